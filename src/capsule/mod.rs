@@ -1,0 +1,5 @@
+//! What a capsule is: its manifest, its grants, its budget.
+
+mod usage;
+
+pub use usage::{Budget, Usage};

@@ -1,0 +1,5 @@
+//! The ordered, durable account of every tree.
+
+mod record;
+
+pub use record::*;

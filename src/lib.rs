@@ -1,0 +1,13 @@
+//! Runs trees of agent capsules in one process, under supervision.
+
+#[cfg(panic = "abort")]
+compile_error!("treeward contains panics: it cannot be built with panic = \"abort\"");
+
+pub mod agent;
+pub mod capsule;
+pub mod env;
+pub mod fault;
+pub mod ids;
+pub mod journal;
+pub mod limits;
+pub mod supervision;

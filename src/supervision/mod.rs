@@ -1,0 +1,5 @@
+//! The supervision policy, as a pure value.
+
+mod exit;
+
+pub use exit::ExitClass;
