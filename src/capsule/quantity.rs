@@ -1,14 +1,15 @@
 //! How durations, sizes and money are written.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::name::{nearest, shown};
 use super::usage::Budget;
 
-/// The longest duration a manifest can say. Timers and clocks are certain to hold it.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// What a capsule can say of time. Records keep milliseconds; timers and clocks are certain to hold a year.
+pub(crate) const DURATIONS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3600);
 
 /// A text that is no quantity of its kind: what it should look like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,8 +32,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, BadQuantity> {
     let duration = humantime::parse_duration(text).map_err(|_| bad(text, expected))?;
     // A record keeps milliseconds: what it could not keep cannot be said.
     let whole = duration.subsec_nanos() % 1_000_000 == 0;
-    let fits = whole && (Duration::from_millis(1)..=LONGEST).contains(&duration);
-    if fits { Ok(duration) } else { Err(bad(text, expected)) }
+    if whole && DURATIONS.contains(&duration) { Ok(duration) } else { Err(bad(text, expected)) }
 }
 
 /// `64KiB`, `256MiB`, `1.5GiB` is not one: a whole number and a unit, in bytes.
@@ -165,7 +165,7 @@ mod tests {
     fn durations_are_what_people_write_and_within_bounds() {
         assert_eq!(duration("200ms").unwrap(), Duration::from_millis(200));
         assert_eq!(duration("1h 30m").unwrap(), Duration::from_secs(5400));
-        assert_eq!(duration("365days").unwrap(), LONGEST);
+        assert_eq!(duration("365days").unwrap(), *DURATIONS.end());
         for text in ["", "0s", "5", "m", "-1s", "1us", "1500us", "366days", "1parsec", "99999999999999999999s"] {
             assert!(duration(text).is_err(), "{text}");
         }
