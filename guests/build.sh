@@ -44,10 +44,12 @@ find_toolchain() {
     export RUSTC
     sysroot=$("$RUSTC" --print sysroot)
     if [ -d "$sysroot/lib/rustlib/$TARGET/lib" ]; then
-        std=
+        std= flags=
     elif [ -d "$sysroot/lib/rustlib/src/rust/library" ]; then
         # The library is compiled too. That needs cargo's unstable `build-std`, which this variable admits.
-        std='-Zbuild-std=std,panic_abort'
+        # What a panic says reaches nobody here, so it is left out too, and a component is half as large.
+        std='-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size'
+        flags='-Zunstable-options -Cpanic=immediate-abort'
         export RUSTC_BOOTSTRAP=1
         [ -x "$lld" ] || lld=$(command -v wasm-ld || command -v rust-lld) ||
             fail 'no linker for wasm' 'rustup toolchain install stable (it brings rust-lld), or: apt-get install lld'
@@ -58,7 +60,7 @@ find_toolchain() {
             'apt-get install --no-install-recommends rustc-web rust-web-src    (Debian 12; what CI uses)'
     fi
     # No path of this machine may end up in a component.
-    export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="\
+    export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="$flags \
 --remap-path-prefix=$repository=. \
 --remap-path-prefix=$build=target \
 --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo \
