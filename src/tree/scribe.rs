@@ -56,9 +56,4 @@ impl Scribe {
             },
         );
     }
-
-    /// The same session in another attempt.
-    pub(crate) fn at(&self, attempt: u32) -> Self {
-        Self { attempt, ..self.clone() }
-    }
 }
