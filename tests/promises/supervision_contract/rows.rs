@@ -372,6 +372,16 @@ fn without_a_wait_a_restart_is_at_once() {
     assert_eq!(rig.log(), ["start 0"]);
 }
 
+#[test]
+fn a_quota_makes_no_wait_under_a_second_or_over_a_day() {
+    let mut rig = Rig::up(spec(Strategy::OneForOne, plenty(), [0]), Strategy::OneForOne);
+    for lifts_ms in [0, 1, u64::MAX] {
+        rig.exited(0, ExitClass::Throttled { lifts_ms });
+        rig.settle();
+    }
+    assert_eq!(rig.waits, [1_000 * MS, 1_000 * MS, Duration::from_secs(24 * 60 * 60)]);
+}
+
 // Asked for.
 
 #[test]
