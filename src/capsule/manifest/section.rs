@@ -145,10 +145,6 @@ impl<'s, 'i> Section<'s, 'i> {
         }
     }
 
-    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>> {
-        self.take(key).map(|entry| self.text(entry, "a string")).transpose()
-    }
-
     pub(super) fn boolean(&mut self, key: &'static str) -> Result<Option<bool>> {
         self.take(key)
             .map(|entry| match entry.value {
