@@ -148,7 +148,7 @@ fn a_component_that_is_missing_empty_or_no_file() {
 fn a_component_that_may_not_be_read() {
     let capsules = Capsules::good("");
     let component = capsules.path().join("a/a.wasm");
-    fs::set_permissions(&component, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&component, fs::Permissions::from_mode(0o0)).unwrap();
     // Root reads it all the same; then loading it must go well.
     match fs::File::open(&component) {
         Ok(_) => assert!(capsules.load("a").is_ok()),
