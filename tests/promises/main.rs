@@ -1,4 +1,4 @@
-//! The promises, one file each.
+//! Every promise of treeward, one file each, in one binary.
 
 mod journal_killed;
 mod journal_kit;
@@ -6,3 +6,4 @@ mod journal_records;
 mod journal_sqlite;
 mod journal_verify;
 mod journal_writer;
+mod supervision_contract;
