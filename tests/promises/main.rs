@@ -1,5 +1,6 @@
 //! Every promise of treeward, one file each, in one binary.
 
+mod exactly_one_ending;
 mod journal_killed;
 mod journal_kit;
 mod journal_records;
@@ -7,3 +8,4 @@ mod journal_sqlite;
 mod journal_verify;
 mod journal_writer;
 mod supervision_contract;
+mod support;
