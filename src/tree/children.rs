@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::context::{Prepared, Shared, TreeContext};
 use super::delegation::{Delegation, Effect, Event, StopCause};
-use super::message::{ChildMessage, Delegator, Numbers, SessionMessage, TaskText};
+use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::owned::Owned;
-use super::report::Outcome;
+use super::report::{Outcome, bounded};
 use super::scribe::Scribe;
 use super::session::{self, SessionSeed};
 use super::vigil::{Pulse, Vigil};
@@ -233,19 +233,15 @@ impl Children {
     }
 
     /// Whether a fault strikes a message to or from this child; it is recorded.
-    pub(crate) fn strike(&mut self, actor_or_key: ChildRef, point: Point) -> Option<(u32, Action)> {
-        let key = match actor_or_key {
-            ChildRef::Key(key) => key,
-            ChildRef::Actor(id) => self.actors.get(&id)?.0,
-        };
-        let child = self.list.get_mut(&key)?;
-        let strike = child.cursor.strike(point, None)?;
-        self.scribe.struck(self.strand(key), &strike);
-        Some((key, strike.action))
+    fn strike(&mut self, key: u32, point: Point) -> Option<Action> {
+        let strike = self.child(key).cursor.strike(point, None)?;
+        let (scribe, strand) = self.own_scribe(key);
+        scribe.struck(strand, &strike);
+        Some(strike.action)
     }
 
     /// Sends oneself something about a child later.
-    pub(crate) fn tell_later(&mut self, key: u32, after: Duration, message: ChildMessage) {
+    fn tell_later(&mut self, key: u32, after: Duration, message: ChildMessage) {
         let delegator = self.delegator.clone();
         if let Some(child) = self.list.get_mut(&key) {
             child.delayed.push(Owned::spawn(async move {
@@ -255,15 +251,72 @@ impl Children {
         }
     }
 
-    fn strand(&self, key: u32) -> Strand {
+    /// Where the delegator itself speaks of this delegation.
+    fn own_scribe(&self, key: u32) -> (Scribe, Strand) {
         match self.delegator {
-            Delegator::Root(_) => Strand::Tree,
-            Delegator::Session(_) => Strand::Delegation(key),
+            Delegator::Root(_) => (self.child_scribe(key, 0), Strand::Tree),
+            Delegator::Session(_) => {
+                let mut scribe = self.scribe.clone();
+                scribe.ids.delegation = self.list[&key].seed.ids.delegation;
+                (scribe, Strand::Delegation(key))
+            }
+        }
+    }
+
+    /// Takes what only concerns the children themselves: whether it says that something may have changed the world,
+    /// and the delegations that ended.
+    pub(crate) async fn heard(&mut self, message: ChildMessage) -> (bool, VecDeque<Ended>) {
+        match message {
+            ChildMessage::Report(CompletionReport { key, attempt, outcome, numbers, account, .. }) => {
+                let changed = outcome.changed_world;
+                if let Some(child) = self.list.get_mut(&key).filter(|child| child.delegation.attempt() == attempt) {
+                    child.numbers = numbers;
+                    child.seed.account = account;
+                }
+                (changed, self.happened(key, Event::Reported { attempt, outcome }).await)
+            }
+            ChildMessage::Closed { key, attempt, changed_world, numbers } => {
+                self.set_numbers(key, numbers);
+                (changed_world, self.happened(key, Event::Closed { attempt, changed_world }).await)
+            }
+            ChildMessage::Happened { key, event } => (false, self.happened(key, event).await),
+            ChildMessage::Exited { actor, class, detail } => {
+                let event = self.exited(actor, class, detail);
+                (false, self.settle(event.into_iter().collect()).await)
+            }
+            ChildMessage::Lent { key, result: Ok(directories) } => (false, self.lent(key, directories).await),
+            ChildMessage::Lent { key, result: Err(error) } => {
+                let Some(attempt) = self.list.get(&key).map(|child| child.delegation.attempt()) else {
+                    return (false, VecDeque::new());
+                };
+                let event = Event::StartFailed { attempt, class: ExitClass::Refused, detail: error.to_string() };
+                (false, self.happened(key, event).await)
+            }
+            ChildMessage::DeadlinePassed { .. } | ChildMessage::Ask { .. } | ChildMessage::Notice { .. } => {
+                (false, VecDeque::new())
+            }
+        }
+    }
+
+    /// Passes an exit event on, behind whatever is queued, unless a fault strikes it.
+    pub(crate) fn forward_exit(
+        &mut self,
+        actor: ActorId,
+        class: ExitClass,
+        detail: Option<String>,
+        forward: impl FnOnce(ChildMessage),
+    ) {
+        let Some(&(key, _)) = self.actors.get(&actor) else { return };
+        let message = ChildMessage::Exited { actor, class, detail };
+        match self.strike(key, Point::Exit) {
+            Some(Action::Drop) => {}
+            Some(Action::Delay(after)) => self.tell_later(key, after, message),
+            _ => forward(message),
         }
     }
 
     /// What a child's numbers were when its last attempt ended.
-    pub(crate) fn set_numbers(&mut self, key: u32, numbers: Numbers) {
+    fn set_numbers(&mut self, key: u32, numbers: Numbers) {
         if let Some(child) = self.list.get_mut(&key) {
             child.numbers = numbers;
         }
@@ -391,9 +444,9 @@ impl Children {
 
     fn tell_stop(&mut self, key: u32, cause: StopCause, times: StopTimes) {
         let times = times.one_level_down();
-        match self.strike(ChildRef::Key(key), Point::Stop) {
-            Some((_, Action::Drop)) => return,
-            Some((_, Action::Delay(after))) => {
+        match self.strike(key, Point::Stop) {
+            Some(Action::Drop) => return,
+            Some(Action::Delay(after)) => {
                 let Some(actor) = self.child(key).actor.clone() else { return };
                 self.child(key).delayed.push(Owned::spawn(async move {
                     tokio::time::sleep(after).await;
@@ -429,12 +482,12 @@ impl Children {
                 }
             }
         }
-        match self.strike(ChildRef::Key(key), Point::Start) {
-            Some((_, action @ Action::Error(_))) => {
+        match self.strike(key, Point::Start) {
+            Some(action @ Action::Error(_)) => {
                 let detail = action.message().to_owned();
                 return Some(Event::StartFailed { attempt, class: ExitClass::Retryable, detail });
             }
-            Some((_, Action::Delay(after))) => {
+            Some(Action::Delay(after)) => {
                 let delegator = self.delegator.clone();
                 let child = self.child(key);
                 let known = child.directories.clone();
@@ -561,14 +614,13 @@ impl Children {
         } else if is_tree {
             of_child.at(0).say(Strand::Tree, task_ended());
         }
-        let ticket = if is_tree {
-            of_child.at(0).say(Strand::Tree, Kind::TreeEnded { status, refused: 0 })
+        let (scribe, strand) = self.own_scribe(key);
+        let ended = if is_tree {
+            Kind::TreeEnded { status, refused: 0 }
         } else {
-            let spent = outcome.spent;
-            let mut scribe = self.scribe.clone();
-            scribe.ids.delegation = of_child.ids.delegation;
-            scribe.say(Strand::Delegation(key), Kind::DelegationEnded { status, by, attempts, detail, spent })
+            Kind::DelegationEnded { status, by, attempts, detail, spent: outcome.spent.unwrap_or_default() }
         };
+        let ticket = scribe.say(strand, ended);
         self.open -= 1;
         let child = self.child(key);
         (child.deadline, child.waiting, child.giving_up) = (None, None, None);
@@ -576,13 +628,6 @@ impl Children {
         child.place = None;
         Ended { key, status, outcome, ticket }
     }
-}
-
-/// How a child is named.
-#[derive(Clone, Copy)]
-pub(crate) enum ChildRef {
-    Key(u32),
-    Actor(ActorId),
 }
 
 /// Opens what a child is lent, on a thread that may block; in a simulation inline, so that the order is fixed.
@@ -597,18 +642,6 @@ async fn open(to_lend: Vec<ToLend>, simulated: bool) -> Result<Vec<Directory>, c
     }
 }
 
-/// `text`, cut at a character so that it is at most `limit` bytes, and marked where it was cut.
-pub(crate) fn bounded(text: &str, limit: usize) -> String {
-    if text.len() <= limit {
-        return text.to_owned();
-    }
-    let mark = "…";
-    let mut end = limit.saturating_sub(mark.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{mark}", &text[..end])
-}
 
 /// The class and detail a supervision event stands for.
 pub(crate) fn exit_of(event: ractor::SupervisionEvent) -> Option<(ActorCell, ExitClass, Option<String>)> {

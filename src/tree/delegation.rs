@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::report::{Outcome, status_of};
 use crate::journal::{CompletionStatus, Reporter};
-use crate::supervision::{Decision, ExitClass, Failures, RestartSpec, Restarts, StopTimes, decide};
+use crate::supervision::{Decision, EndedAttempt, ExitClass, Failures, RestartSpec, Restarts, StopTimes};
 
 /// Where a delegation stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +120,8 @@ pub struct Delegation {
     attempt: u32,
     /// Whether a session of it was ever recorded as started.
     begun: bool,
+    /// Whether any attempt so far may have changed the world.
+    changed_world: bool,
     stop: Option<(StopCause, StopTimes)>,
     spec: RestartSpec,
     restarts: Restarts,
@@ -134,6 +136,7 @@ impl Delegation {
             state: State::Queued,
             attempt: 1,
             begun: false,
+            changed_world: false,
             stop: None,
             spec,
             restarts: Restarts::new(spec.intensity()),
@@ -335,19 +338,22 @@ impl Delegation {
     }
 
     /// An attempt is over: run the task again, or end. `gone`: no actor of it is left.
-    fn conclude(&mut self, outcome: Outcome, by: Reporter, gone: bool, now: Instant, chance: f64) -> Vec<Effect> {
+    fn conclude(&mut self, mut outcome: Outcome, by: Reporter, gone: bool, now: Instant, chance: f64) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let changed_in_this_attempt = outcome.changed_world;
+        self.changed_world |= outcome.changed_world;
+        outcome.changed_world = self.changed_world;
         if self.begun {
             effects.push(Effect::AttemptEnded {
                 attempt: self.attempt,
                 class: outcome.class,
                 detail: outcome.detail.clone(),
-                changed_world: outcome.changed_world,
+                changed_world: changed_in_this_attempt,
             });
         }
         let decision = match self.stop {
             Some(_) => Decision::End,
-            None => self.decide(&outcome, now),
+            None => self.after(&outcome, now),
         };
         let after = match decision {
             Decision::Resume | Decision::Rerun if self.restarts.spend(now) => {
@@ -373,6 +379,20 @@ impl Delegation {
             effects.push(Effect::Dismiss);
         }
         effects
+    }
+
+    /// What follows an attempt that nobody asked to stop. There is nobody to ask here, so `rerun = "ask"` is a no.
+    fn after(&self, outcome: &Outcome, now: Instant) -> Decision {
+        EndedAttempt {
+            class: outcome.class,
+            restart: self.spec.restart(),
+            changed_world: self.changed_world,
+            rerun: self.spec.rerun(),
+            can_ask: false,
+            can_resume: false,
+            restarts_left: self.restarts.left(now),
+        }
+        .decide()
     }
 
     fn end(&mut self, status: CompletionStatus, by: Reporter, outcome: Outcome) -> Vec<Effect> {

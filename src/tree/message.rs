@@ -8,7 +8,7 @@ use super::delegation::{Event, StopCause};
 use super::life::LifeEvent;
 use super::report::Outcome;
 use crate::agent::{Call, Credit};
-use crate::capsule::Usage;
+use crate::capsule::{Account, Ask, Exhausted, Notice};
 use crate::ids::SessionPath;
 use crate::lending::{Directory, LendError};
 use crate::supervision::{ExitClass, StopTimes};
@@ -27,6 +27,8 @@ pub struct CompletionReport {
     pub outcome: Outcome,
     /// The numbers its next attempt goes on from.
     pub numbers: Numbers,
+    /// The account its next attempt goes on with.
+    pub account: Account,
 }
 
 /// How many delegations and calls a session has made, over all its attempts: a later attempt goes on counting.
@@ -53,10 +55,10 @@ pub(crate) enum ChildMessage {
     Lent { key: u32, result: Result<Vec<Directory>, LendError> },
     /// The delegation's own time is over.
     DeadlinePassed { key: u32 },
-    /// A child asks to spend from what its delegator has left.
-    Draw { key: u32, token: u64, usage: Usage },
-    /// A child spent what nobody could refuse (model usage).
-    Spent { key: u32, usage: Usage },
+    /// A child asks for what its delegator has left.
+    Ask { key: u32, token: u64, ask: Ask },
+    /// A child gives notice of what it spent or gives back.
+    Notice { key: u32, notice: Notice },
 }
 
 /// What a session hears.
@@ -70,10 +72,10 @@ pub(crate) enum SessionMessage {
     Life(LifeEvent),
     /// Its delegator stops it.
     Stop { cause: StopCause, times: StopTimes },
-    /// Its delegator's answer to a draw.
-    Drawn { token: u64, granted: bool },
-    /// A tool answered.
-    ToolEnded { call: u32, result: Result<String, String> },
+    /// Its delegator's answer to an ask.
+    Asked { token: u64, granted: Result<(), Exhausted> },
+    /// A tool answered, or its task is gone.
+    ToolEnded { call: u32, result: Option<Result<String, String>> },
     /// A waiter's time is over.
     WaitExpired { waiter: u64 },
     /// Look whether there was progress.
@@ -93,6 +95,8 @@ pub(crate) enum RootMessage {
     StopAll { times: StopTimes, done: tokio::sync::oneshot::Sender<()> },
     /// The journal failed: nothing can be made durable any more.
     JournalFailed,
+    /// Whoever waited for a tree was told.
+    Told { key: u32 },
     /// Something happened to a tree's root session.
     Child(ChildMessage),
 }

@@ -20,6 +20,13 @@ impl Owned {
     }
 }
 
+impl Owned {
+    /// Whether the task is over.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
 impl Drop for Owned {
     fn drop(&mut self) {
         self.0.abort();

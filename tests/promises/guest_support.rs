@@ -35,6 +35,12 @@ pub async fn load(guests: &Guests, body: &str) -> AgentComponent {
     guests.load_agent("test.wat", Bytes::from(agent(body)), Allowed::default()).await.unwrap()
 }
 
+/// The guest that does what its task tells it; see the README beside it.
+pub async fn load_script(guests: &Guests) -> AgentComponent {
+    let script = include_bytes!("../guests/script/script.wasm");
+    guests.load_agent("script.wasm", Bytes::from_static(script), Allowed::default()).await.unwrap()
+}
+
 /// What a guest said to its session, and how the session treats it.
 #[derive(Clone)]
 pub struct FakeSession {

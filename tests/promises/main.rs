@@ -1,6 +1,11 @@
-//! One file per promise.
+//! Every promise of treeward, one file each, in one binary.
 
 mod guest_bad_components;
+mod guest_cache;
 mod guest_confined;
+mod guest_delegations;
+mod guest_files;
 mod guest_limits;
 mod guest_support;
+mod guest_tools;
+mod supervision_contract;
