@@ -1,5 +1,6 @@
 //! Every promise of treeward, one file each, in one binary.
 
+mod exactly_one_ending;
 mod guest_bad_components;
 mod guest_cache;
 mod guest_confined;
@@ -9,3 +10,4 @@ mod guest_limits;
 mod guest_support;
 mod guest_tools;
 mod supervision_contract;
+mod support;
