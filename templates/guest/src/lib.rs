@@ -4,7 +4,6 @@
 //! them, the tools of the capsule, checkpoints, asking a person.
 
 use treeward::agent::session;
-use treeward::agent::types::Task;
 
 wit_bindgen::generate!({ path: "wit", world: "treeward:agent/agent" });
 
