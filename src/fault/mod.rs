@@ -1,14 +1,17 @@
-//! Faults that can be made to strike at named points.
+//! Faults that can be made to strike at named points, on purpose and by a plan.
+//!
+//! Everything here is a value: a [`Plan`] is parsed from rules, every actor holds a [`Cursor`] over it, and
+//! [`Cursor::strike`] says whether a fault strikes now. Making it strike, and recording that it did, is the actor's.
+//! What must hold afterwards is no business of this module: a plan that breaks a promise is a finding.
 
-/// A seeded schedule of faults.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    rules: Vec<()>,
-}
+mod action;
+mod cursor;
+mod error;
+mod plan;
+mod point;
 
-impl Plan {
-    /// Whether no fault can strike.
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-}
+pub use action::{Action, Verb};
+pub use cursor::{Cursor, Strike};
+pub use error::RuleError;
+pub use plan::{Filter, PathPattern, Plan, Rule, When};
+pub use point::{Point, Scope};
