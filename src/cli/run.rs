@@ -1,0 +1,3 @@
+//! `treeward run`
+mod screen;
+mod task;
