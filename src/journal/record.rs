@@ -330,6 +330,84 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    /// Its name in a body.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TreeStarted { .. } => "tree_started",
+            Self::TreeEnded { .. } => "tree_ended",
+            Self::SessionStarted { .. } => "session_started",
+            Self::AttemptEnded { .. } => "attempt_ended",
+            Self::Restarted { .. } => "restarted",
+            Self::SessionEnded { .. } => "session_ended",
+            Self::TaskSubmitted { .. } => "task_submitted",
+            Self::TaskStarted { .. } => "task_started",
+            Self::TaskEnded { .. } => "task_ended",
+            Self::Text { .. } => "text",
+            Self::ToolCalled { .. } => "tool_called",
+            Self::ToolReturned { .. } => "tool_returned",
+            Self::GateAsked { .. } => "gate_asked",
+            Self::GateDecided { .. } => "gate_decided",
+            Self::QuestionAsked { .. } => "question_asked",
+            Self::QuestionAnswered { .. } => "question_answered",
+            Self::Delegated { .. } => "delegated",
+            Self::Queued { .. } => "queued",
+            Self::BudgetReserved { .. } => "budget_reserved",
+            Self::BudgetCapped { .. } => "budget_capped",
+            Self::BudgetSettled { .. } => "budget_settled",
+            Self::BudgetExhausted { .. } => "budget_exhausted",
+            Self::UsageReported { .. } => "usage_reported",
+            Self::DelegationEnded { .. } => "delegation_ended",
+            Self::DelegationTaken { .. } => "delegation_taken",
+            Self::Escalated { .. } => "escalated",
+            Self::StopRequested { .. } => "stop_requested",
+            Self::FaultInjected { .. } => "fault_injected",
+            Self::Checkpoint { .. } => "checkpoint",
+            Self::Chosen { .. } => "chosen",
+            Self::Note { .. } => "note",
+        }
+    }
+
+    /// The one text a record may carry, which goes to the blob store when it is longer than a field may be.
+    pub fn text_mut(&mut self) -> Option<&mut Text> {
+        match self {
+            Self::TaskSubmitted { task: text }
+            | Self::Text { text }
+            | Self::ToolCalled { input: text, .. }
+            | Self::ToolReturned { output: text, .. }
+            | Self::QuestionAsked { question: text }
+            | Self::Delegated { task: text, .. }
+            | Self::Note { text, .. } => Some(text),
+            Self::TaskEnded { answer, .. }
+            | Self::QuestionAnswered { answer, .. }
+            | Self::DelegationEnded { answer, .. } => answer.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// The blob a record names, in its text or as a checkpoint's state.
+    pub fn blob(&self) -> Option<Blob> {
+        let text = match self {
+            Self::Checkpoint { state, .. } => return Some(*state),
+            Self::TaskSubmitted { task: text }
+            | Self::Text { text }
+            | Self::ToolCalled { input: text, .. }
+            | Self::ToolReturned { output: text, .. }
+            | Self::QuestionAsked { question: text }
+            | Self::Delegated { task: text, .. }
+            | Self::Note { text, .. } => text,
+            Self::TaskEnded { answer: Some(text), .. }
+            | Self::QuestionAnswered { answer: Some(text), .. }
+            | Self::DelegationEnded { answer: Some(text), .. } => text,
+            _ => return None,
+        };
+        match text {
+            Text::Blob(blob) => Some(*blob),
+            Text::Inline(_) => None,
+        }
+    }
+}
+
 /// What thinks in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
