@@ -78,7 +78,9 @@ fn lines(found: &Comparison) -> Vec<Line> {
         None => "nothing there".to_owned(),
     };
     vec![
-        Line::new().with(Style::Bad, &format!("differ at {path} {strand} number {n}")).with(Style::Dim, &format!(" ({equal} equal)")),
+        Line::new()
+            .with(Style::Bad, &format!("differ at {path} {strand} number {n}"))
+            .with(Style::Dim, &format!(" ({equal} equal)")),
         Line::new().with(Style::Plain, &format!("A {}", said(left))),
         Line::new().with(Style::Plain, &format!("B {}", said(right))),
     ]
@@ -129,10 +131,9 @@ mod tests {
             .iter()
             .map(|line| line.show(None, false))
             .collect();
-        assert_eq!(text, [
-            "differ at 0.1 main number 3 (6 bodies equal)",
-            "A record 7: {\"a\":\"\\u{9b}\"}",
-            "B nothing there",
-        ]);
+        assert_eq!(
+            text,
+            ["differ at 0.1 main number 3 (6 bodies equal)", "A record 7: {\"a\":\"\\u{9b}\"}", "B nothing there",]
+        );
     }
 }

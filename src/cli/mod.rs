@@ -1,12 +1,17 @@
 //! The command line: one file per command, over the library's public interface.
 
+mod diff;
 mod exit;
 mod failure;
 mod faults;
 mod out;
 mod place;
-// mod records;
+mod records;
 mod run;
+mod source;
+mod trace;
+mod tree;
+mod verify;
 mod view;
 
 use std::process::ExitCode;
@@ -34,6 +39,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Tree(tree::Args),
+    Trace(trace::Args),
+    Verify(verify::Args),
+    Diff(diff::Args),
     Faults(faults::Args),
 }
 
@@ -41,6 +50,10 @@ enum Command {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match &cli.command {
+        Command::Tree(args) => tree::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Faults(args) => faults::run(args),
     };
     match outcome {

@@ -27,5 +27,5 @@ impl Record {
 
 /// A record as JSON: its stored bytes, not written anew.
 pub fn json(stored: &Stored) -> String {
-    format!(r#"{{"body":{},"envelope":{},"hash":"{}"}}"#, stored.body, stored.envelope, stored.hash)
+    format!(r#"{{"body":{},"envelope":{},"hash":"{}"}}"#, stored.body, stored.envelope, hex::encode(stored.hash))
 }

@@ -1,3 +1,5 @@
 //! `treeward run`
+mod reporter;
 mod screen;
+mod summary;
 mod task;

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         let space = Space { width: out.width(), ..Space::default() };
         for line in draw(&tree, space) {
-            out.line(&line.cut(space.width))?;
+            out.cut_line(&line)?;
         }
         out.line(&about(info.tree, &tree))?;
     }
@@ -61,7 +61,11 @@ fn about(id: TreeId, tree: &Tree) -> Line {
         Some(status) => format!("{} after {}", status_name(status), time(Duration::from_micros(took))),
         None => "not ended: it runs, or was killed".to_owned(),
     };
-    let faults = if tree.faults > 0 { format!(" · {} struck", super::view::count(tree.faults, "fault", "faults")) } else { String::new() };
+    let faults = if tree.faults > 0 {
+        format!(" · {} struck", super::view::count(tree.faults, "fault", "faults"))
+    } else {
+        String::new()
+    };
     let seed = tree.seed.map(|seed| format!(" · seed {seed}")).unwrap_or_default();
     let text = format!("{id} · {ended} · {} · used {}{faults}{seed}", census(tree), usage(&tree.used));
     Line::new().with(Style::Dim, &text)

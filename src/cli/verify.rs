@@ -64,7 +64,8 @@ fn lines(found: &Verified) -> Vec<Line> {
     let head = found.head.map_or_else(|| "none".to_owned(), |tip| format!("{} {}", tip.seq, hex::encode(tip.hash)));
     let ended = if found.ended { "ended" } else { "not ended" };
     let line = Line::new().with(Style::Strong, &found.tree.to_string()).with(style, &format!(" {verdict}"));
-    let mut lines = vec![line.with(Style::Plain, &format!(" · {} · {ended}", count(found.records, "record", "records")))];
+    let mut lines =
+        vec![line.with(Style::Plain, &format!(" · {} · {ended}", count(found.records, "record", "records")))];
     lines.push(Line::new().with(Style::Plain, &format!("  head {head}")));
     if !found.open.is_empty() {
         lines.push(Line::new().with(Style::Warn, &format!("  had not ended: {}", open(found))));

@@ -14,10 +14,8 @@ const NAMED: usize = 5;
 /// How it went, what it used, what went wrong, and what to look at next.
 pub fn summary(tree: &Tree, id: TreeId, place: &Place, refused: u64) -> Vec<Line> {
     let took = tree.span.map_or(0, |(first, last)| last - first);
-    let mut lines = vec![Line::new().with(
-        Style::Strong,
-        &format!("{} in {}", census(tree), time(Duration::from_micros(took))),
-    )];
+    let mut lines =
+        vec![Line::new().with(Style::Strong, &format!("{} in {}", census(tree), time(Duration::from_micros(took))))];
     let mut used = format!("used: {}", usage(&tree.used));
     if tree.faults > 0 {
         used.push_str(&format!(" · {} struck", count(tree.faults, "fault", "faults")));
@@ -45,9 +43,9 @@ fn failed(tree: &Tree) -> Vec<(&SessionPath, CompletionStatus, &str)> {
         .sessions
         .iter()
         .filter_map(|(path, node)| match node.state {
-            State::Ended(status @ (CompletionStatus::Error | CompletionStatus::Crashed | CompletionStatus::Unknown)) => {
-                Some((path, status, node.detail.as_deref().unwrap_or_default()))
-            }
+            State::Ended(
+                status @ (CompletionStatus::Error | CompletionStatus::Crashed | CompletionStatus::Unknown),
+            ) => Some((path, status, node.detail.as_deref().unwrap_or_default())),
             _ => None,
         })
         .collect();

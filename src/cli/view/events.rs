@@ -38,7 +38,7 @@ pub fn event(body: &Body, seq: u64, at: Timestamp, start: Timestamp, detail: Det
             n => format!("{} try {n}", body.strand),
         };
         line.push(Style::Dim, &format!(" {strand:<14}"));
-        line.push(style, &format!(" {:<19}", word(&body.kind)));
+        line.push(style, &format!(" {:<19}", body.kind.name()));
     } else if let Strand::Delegation(index) = body.strand
         && !matches!(body.kind, Kind::Delegated { .. })
     {
@@ -165,7 +165,7 @@ fn happening(kind: &Kind) -> (Style, String) {
             (Style::Warn, format!("FAULT {} {} (passage {nth})", one_line(point, TEXT), one_line(action, TEXT)))
         }
         Kind::Note { key, text: said } => (Style::Plain, format!("{}: {}", one_line(key, TEXT), text(said))),
-        other => (Style::Plain, word(other).to_owned()),
+        other => (Style::Plain, other.name().to_owned()),
     }
 }
 
@@ -215,41 +215,4 @@ pub fn budget(budget: &Budget) -> String {
     parts.extend(budget.micro_usd.map(usd));
     parts.extend(budget.wall.map(time));
     parts.join(", ")
-}
-
-/// The kind's name, as it stands in the record.
-pub fn word(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::TreeStarted { .. } => "tree_started",
-        Kind::TreeEnded { .. } => "tree_ended",
-        Kind::SessionStarted { .. } => "session_started",
-        Kind::AttemptEnded { .. } => "attempt_ended",
-        Kind::Restarted { .. } => "restarted",
-        Kind::SessionEnded { .. } => "session_ended",
-        Kind::TaskSubmitted { .. } => "task_submitted",
-        Kind::TaskStarted {} => "task_started",
-        Kind::TaskEnded { .. } => "task_ended",
-        Kind::Text { .. } => "text",
-        Kind::ToolCalled { .. } => "tool_called",
-        Kind::ToolReturned { .. } => "tool_returned",
-        Kind::GateAsked { .. } => "gate_asked",
-        Kind::GateDecided { .. } => "gate_decided",
-        Kind::QuestionAsked { .. } => "question_asked",
-        Kind::QuestionAnswered { .. } => "question_answered",
-        Kind::Delegated { .. } => "delegated",
-        Kind::Queued { .. } => "queued",
-        Kind::BudgetReserved { .. } => "budget_reserved",
-        Kind::BudgetCapped { .. } => "budget_capped",
-        Kind::BudgetSettled { .. } => "budget_settled",
-        Kind::BudgetExhausted { .. } => "budget_exhausted",
-        Kind::UsageReported { .. } => "usage_reported",
-        Kind::DelegationEnded { .. } => "delegation_ended",
-        Kind::DelegationTaken {} => "delegation_taken",
-        Kind::Escalated { .. } => "escalated",
-        Kind::StopRequested { .. } => "stop_requested",
-        Kind::FaultInjected { .. } => "fault_injected",
-        Kind::Checkpoint { .. } => "checkpoint",
-        Kind::Chosen { .. } => "chosen",
-        Kind::Note { .. } => "note",
-    }
 }
