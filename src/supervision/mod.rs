@@ -1,5 +1,17 @@
 //! The supervision policy, as a pure value.
 
+mod backoff;
 mod exit;
+mod intensity;
+mod progress;
+mod rerun;
+mod restart;
+mod stop;
 
+pub use backoff::{Backoff, BackoffError, Failures};
 pub use exit::ExitClass;
+pub use intensity::{Intensity, IntensityError, Restarts};
+pub use progress::{Progress, Stall};
+pub use rerun::{Decision, EndedAttempt, Rerun};
+pub use restart::{RestartSpec, RestartSpecError, RestartType};
+pub use stop::{StopTimes, StopTimesError};
