@@ -1,5 +1,6 @@
 //! The command line: one file per command, over the library's public interface.
 
+mod check;
 mod diff;
 mod exit;
 mod failure;
@@ -43,6 +44,7 @@ enum Command {
     Trace(trace::Args),
     Verify(verify::Args),
     Diff(diff::Args),
+    Check(check::Args),
     Faults(faults::Args),
 }
 
@@ -54,6 +56,7 @@ pub fn run() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Check(args) => check::run(args),
         Command::Faults(args) => faults::run(args),
     };
     match outcome {
