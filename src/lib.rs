@@ -1,5 +1,7 @@
 //! Runs trees of agent capsules in one process, under supervision.
 
+#![deny(unsafe_code)]
+
 #[cfg(panic = "abort")]
 compile_error!("treeward contains panics: it cannot be built with panic = \"abort\"");
 
@@ -7,7 +9,10 @@ pub mod agent;
 pub mod capsule;
 pub mod env;
 pub mod fault;
+#[cfg(feature = "guest")]
+pub mod guest;
 pub mod ids;
 pub mod journal;
+pub mod lending;
 pub mod limits;
 pub mod supervision;

@@ -1,0 +1,64 @@
+//! How many guests this machine carries at once: a plain decision from two numbers.
+
+/// Memory maps the rest of the process needs: threads, libraries, databases, compiled code.
+const RESERVED_MAPS: u64 = 4096;
+/// Maps of one entered guest: its fiber stack and the guard page below it, and its linear memory.
+const MAPS_WITH_IMAGE: u64 = 6;
+/// The same without a copy-on-write image of the memory's first contents.
+const MAPS_WITHOUT_IMAGE: u64 = 4;
+
+/// How the pool is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizing {
+    /// Guests that can be live at once.
+    pub live: u32,
+    /// Whether memories start as copy-on-write images: faster to start, two maps more each.
+    pub copy_on_write: bool,
+}
+
+impl Sizing {
+    /// Plans for `wanted` live guests where the kernel allows a process `max_map_count` memory maps.
+    ///
+    /// The kernel's ceiling on maps is reached long before memory is. Above it an instance fails with an error that
+    /// names nothing, so the pool is never larger than what fits.
+    pub fn plan(wanted: u32, max_map_count: u64) -> Self {
+        let maps = max_map_count.saturating_sub(RESERVED_MAPS);
+        let wanted = wanted.max(1);
+        if u64::from(wanted) <= maps / MAPS_WITH_IMAGE {
+            return Self { live: wanted, copy_on_write: true };
+        }
+        let most = u32::try_from(maps / MAPS_WITHOUT_IMAGE).unwrap_or(u32::MAX);
+        Self { live: wanted.min(most).max(1), copy_on_write: false }
+    }
+}
+
+/// The kernel's `vm.max_map_count`; its default where it cannot be read.
+pub fn max_map_count() -> u64 {
+    const DEFAULT: u64 = 65_530;
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    text.trim().parse().unwrap_or(DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_default_number_of_sessions_fits_the_default_kernel_with_images() {
+        assert_eq!(Sizing::plan(10_000, 65_530), Sizing { live: 10_000, copy_on_write: true });
+        assert_eq!(Sizing::plan(15_000, 65_530), Sizing { live: 15_000, copy_on_write: false });
+        assert_eq!(Sizing::plan(100_000, 65_530), Sizing { live: 15_358, copy_on_write: false });
+        assert_eq!(Sizing::plan(100_000, 1_048_576), Sizing { live: 100_000, copy_on_write: true });
+    }
+
+    proptest! {
+        #[test]
+        fn no_plan_exceeds_the_maps_or_what_is_wanted(wanted in 0_u32..2_000_000, maps in 0_u64..5_000_000) {
+            let plan = Sizing::plan(wanted, maps);
+            prop_assert!(plan.live >= 1 && plan.live <= wanted.max(1));
+            let each = if plan.copy_on_write { MAPS_WITH_IMAGE } else { MAPS_WITHOUT_IMAGE };
+            prop_assert!(plan.live == 1 || u64::from(plan.live) * each + RESERVED_MAPS <= maps);
+        }
+    }
+}

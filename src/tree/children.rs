@@ -1,0 +1,657 @@
+//! What every delegator does for its children: starts them in order, obeys their delegations' effects, and confirms
+//! that what has ended is gone. Sessions and the root hold one each.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{ActorCell, ActorId, ActorRef, ActorStatus};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::context::{Prepared, Shared, TreeContext};
+use super::delegation::{Delegation, Effect, Event, StopCause};
+use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
+use super::owned::Owned;
+use super::report::{Outcome, bounded};
+use super::scribe::Scribe;
+use super::session::{self, SessionSeed};
+use super::vigil::{Pulse, Vigil};
+use crate::agent::Status;
+use crate::capsule::Account;
+use crate::env::Chance;
+use crate::fault::{Action, Cursor, Point};
+use crate::ids::{SessionPath, Strand};
+use crate::journal::{Closing, CompletionStatus, Ids, Kind, LentDirectory, Reporter, Text};
+use crate::lending::Directory;
+use crate::supervision::{ExitClass, StopTimes};
+
+/// A directory to be opened for a child before it starts: from which one, below which path.
+#[derive(Clone, Debug)]
+pub(crate) struct ToLend {
+    pub(crate) from: Directory,
+    pub(crate) path: String,
+    pub(crate) name: String,
+    pub(crate) write: bool,
+}
+
+/// Everything a child's session is made from, over all its attempts.
+pub(crate) struct ChildSeed {
+    pub(crate) tree: Arc<TreeContext>,
+    pub(crate) path: SessionPath,
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) task: TaskText,
+    pub(crate) to_lend: Vec<ToLend>,
+    pub(crate) lent: Vec<LentDirectory>,
+    pub(crate) deadline: Instant,
+    pub(crate) account: Account,
+    /// Levels that may stand below it.
+    pub(crate) depth_left: u32,
+    pub(crate) ids: Ids,
+}
+
+/// A delegation that has ended.
+pub(crate) struct Ended {
+    pub(crate) key: u32,
+    pub(crate) status: CompletionStatus,
+    pub(crate) outcome: Outcome,
+    /// Commit of the last of its endings.
+    pub(crate) ticket: crate::journal::Ticket,
+}
+
+struct Child {
+    seed: ChildSeed,
+    delegation: Delegation,
+    directories: Option<Arc<[Directory]>>,
+    numbers: Numbers,
+    actor: Option<ActorRef<SessionMessage>>,
+    vigil: Option<Vigil>,
+    cursor: Cursor,
+    chance: Chance,
+    /// Its place in the process.
+    place: Option<OwnedSemaphorePermit>,
+    deadline: Option<Owned>,
+    /// The one thing it waits for: directories, a pause, its burial.
+    waiting: Option<Owned>,
+    giving_up: Option<Owned>,
+    delayed: Vec<Owned>,
+}
+
+/// See the module.
+pub(crate) struct Children {
+    shared: Arc<Shared>,
+    delegator: Delegator,
+    /// Where the delegator's own records go.
+    scribe: Scribe,
+    pulse: Option<Pulse>,
+    list: BTreeMap<u32, Child>,
+    /// Looked up, never iterated: its order reaches nothing.
+    actors: HashMap<ActorId, (u32, u32)>,
+    queue: VecDeque<u32>,
+    open: usize,
+    live: u32,
+    width: u32,
+}
+
+impl Children {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        delegator: Delegator,
+        scribe: Scribe,
+        pulse: Option<Pulse>,
+        width: u32,
+    ) -> Self {
+        Self {
+            shared,
+            delegator,
+            scribe,
+            pulse,
+            list: BTreeMap::new(),
+            actors: HashMap::new(),
+            queue: VecDeque::new(),
+            open: 0,
+            live: 0,
+            width,
+        }
+    }
+
+    /// How many delegations have not ended.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// How many sessions are live or about to be.
+    pub(crate) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// How many wait for their place.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether another child would have to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.live >= self.width
+    }
+
+    /// Where a delegation stands, unless it was forgotten.
+    pub(crate) fn status(&self, key: u32) -> Option<Status> {
+        let child = self.list.get(&key)?;
+        Some(match child.delegation.ending() {
+            Some(status) => Status::Ended(status),
+            None if child.delegation.is_queued() => Status::Queued,
+            None => Status::Running,
+        })
+    }
+
+    /// The live session of a delegation.
+    pub(crate) fn actor(&self, key: u32) -> Option<&ActorRef<SessionMessage>> {
+        self.list.get(&key)?.actor.as_ref()
+    }
+
+    /// Takes a delegation in; it starts at once where there is a place, with `place` in the process.
+    pub(crate) async fn add(
+        &mut self,
+        key: u32,
+        seed: ChildSeed,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> VecDeque<Ended> {
+        let plan = self.shared.env.plan();
+        let strand = Strand::Delegation(key);
+        let name = &seed.prepared.capsule.name;
+        let chance = self.shared.env.chance(&seed.path, 0, strand);
+        let cursor = Cursor::for_session(plan, &seed.path, name, 1, chance.clone());
+        let delegator = self.delegator.clone();
+        let at = seed.deadline;
+        let deadline = Owned::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            delegator.tell(ChildMessage::DeadlinePassed { key });
+        });
+        let child = Child {
+            delegation: Delegation::new(*seed.prepared.capsule.restart()),
+            seed,
+            directories: None,
+            numbers: Numbers::default(),
+            actor: None,
+            vigil: None,
+            cursor,
+            chance,
+            place,
+            deadline: Some(deadline),
+            waiting: None,
+            giving_up: None,
+            delayed: Vec::new(),
+        };
+        self.list.insert(key, child);
+        self.open += 1;
+        self.queue.push_back(key);
+        self.settle(VecDeque::new()).await
+    }
+
+    /// Forgets a delegation that has ended and whose completion nobody needs any more.
+    pub(crate) fn forget(&mut self, key: u32) {
+        if self.list.get(&key).is_some_and(|child| child.delegation.ending().is_some()) {
+            self.list.remove(&key);
+        }
+    }
+
+    /// Stops one delegation.
+    pub(crate) async fn stop(&mut self, key: u32, cause: StopCause, times: StopTimes) -> VecDeque<Ended> {
+        self.happened(key, Event::Stop { cause, times }).await
+    }
+
+    /// Stops all of them: the queued at once, the live all at the same time.
+    pub(crate) async fn stop_all(&mut self, cause: StopCause, times: StopTimes) -> VecDeque<Ended> {
+        let open = self.list.iter().rev().filter(|(_, child)| child.delegation.ending().is_none());
+        let events = open.map(|(&key, _)| (key, Event::Stop { cause, times })).collect();
+        self.settle(events).await
+    }
+
+    /// Takes one event of one delegation.
+    pub(crate) async fn happened(&mut self, key: u32, event: Event) -> VecDeque<Ended> {
+        self.settle(VecDeque::from([(key, event)])).await
+    }
+
+    /// An actor ended: the event of its delegation, if it was one of these.
+    pub(crate) fn exited(&mut self, actor: ActorId, class: ExitClass, detail: Option<String>) -> Option<(u32, Event)> {
+        let (key, attempt) = self.actors.remove(&actor)?;
+        Some((key, Event::Exited { attempt, class, detail }))
+    }
+
+    /// The exit events that never came: children that should be live and whose actors are not.
+    pub(crate) fn lost_exits(&mut self) -> Vec<(u32, Event)> {
+        let gone: Vec<ActorId> = self
+            .list
+            .values()
+            .filter_map(|child| child.actor.as_ref())
+            .filter(|actor| actor.get_status() == ActorStatus::Stopped)
+            .map(|actor| actor.get_id())
+            .collect();
+        let why = || Some("its exit event was lost".to_owned());
+        gone.into_iter().filter_map(|id| self.exited(id, ExitClass::Panic, why())).collect()
+    }
+
+    /// Whether a fault strikes a message to or from this child; it is recorded.
+    fn strike(&mut self, key: u32, point: Point) -> Option<Action> {
+        let strike = self.child(key).cursor.strike(point, None)?;
+        let (scribe, strand) = self.own_scribe(key);
+        scribe.struck(strand, &strike);
+        Some(strike.action)
+    }
+
+    /// Sends oneself something about a child later.
+    fn tell_later(&mut self, key: u32, after: Duration, message: ChildMessage) {
+        let delegator = self.delegator.clone();
+        if let Some(child) = self.list.get_mut(&key) {
+            child.delayed.push(Owned::spawn(async move {
+                tokio::time::sleep(after).await;
+                delegator.tell(message);
+            }));
+        }
+    }
+
+    /// Where the delegator itself speaks of this delegation.
+    fn own_scribe(&self, key: u32) -> (Scribe, Strand) {
+        match self.delegator {
+            Delegator::Root(_) => (self.child_scribe(key, 0), Strand::Tree),
+            Delegator::Session(_) => {
+                let mut scribe = self.scribe.clone();
+                scribe.ids.delegation = self.list[&key].seed.ids.delegation;
+                (scribe, Strand::Delegation(key))
+            }
+        }
+    }
+
+    /// Takes what only concerns the children themselves: whether it says that something may have changed the world,
+    /// and the delegations that ended.
+    pub(crate) async fn heard(&mut self, message: ChildMessage) -> (bool, VecDeque<Ended>) {
+        match message {
+            ChildMessage::Report(CompletionReport { key, attempt, outcome, numbers, account, .. }) => {
+                let changed = outcome.changed_world;
+                if let Some(child) = self.list.get_mut(&key).filter(|child| child.delegation.attempt() == attempt) {
+                    child.numbers = numbers;
+                    child.seed.account = account;
+                }
+                (changed, self.happened(key, Event::Reported { attempt, outcome }).await)
+            }
+            ChildMessage::Closed { key, attempt, changed_world, numbers } => {
+                self.set_numbers(key, numbers);
+                (changed_world, self.happened(key, Event::Closed { attempt, changed_world }).await)
+            }
+            ChildMessage::Happened { key, event } => (false, self.happened(key, event).await),
+            ChildMessage::Exited { actor, class, detail } => {
+                let event = self.exited(actor, class, detail);
+                (false, self.settle(event.into_iter().collect()).await)
+            }
+            ChildMessage::Lent { key, result: Ok(directories) } => (false, self.lent(key, directories).await),
+            ChildMessage::Lent { key, result: Err(error) } => {
+                let Some(attempt) = self.list.get(&key).map(|child| child.delegation.attempt()) else {
+                    return (false, VecDeque::new());
+                };
+                let event = Event::StartFailed { attempt, class: ExitClass::Refused, detail: error.to_string() };
+                (false, self.happened(key, event).await)
+            }
+            ChildMessage::DeadlinePassed { .. } | ChildMessage::Ask { .. } | ChildMessage::Notice { .. } => {
+                (false, VecDeque::new())
+            }
+        }
+    }
+
+    /// Passes an exit event on, behind whatever is queued, unless a fault strikes it.
+    pub(crate) fn forward_exit(
+        &mut self,
+        actor: ActorId,
+        class: ExitClass,
+        detail: Option<String>,
+        forward: impl FnOnce(ChildMessage),
+    ) {
+        let Some(&(key, _)) = self.actors.get(&actor) else { return };
+        let message = ChildMessage::Exited { actor, class, detail };
+        match self.strike(key, Point::Exit) {
+            Some(Action::Drop) => {}
+            Some(Action::Delay(after)) => self.tell_later(key, after, message),
+            _ => forward(message),
+        }
+    }
+
+    /// What a child's numbers were when its last attempt ended.
+    fn set_numbers(&mut self, key: u32, numbers: Numbers) {
+        if let Some(child) = self.list.get_mut(&key) {
+            child.numbers = numbers;
+        }
+    }
+
+    /// The directories of a child are open.
+    pub(crate) async fn lent(&mut self, key: u32, directories: Vec<Directory>) -> VecDeque<Ended> {
+        match self.list.get_mut(&key) {
+            Some(child) => {
+                child.directories = Some(directories.into());
+                let attempt = child.delegation.attempt();
+                let started = self.spawn(key, attempt).await;
+                self.settle(started.into_iter().map(|event| (key, event)).collect()).await
+            }
+            None => VecDeque::new(),
+        }
+    }
+
+    async fn settle(&mut self, mut events: VecDeque<(u32, Event)>) -> VecDeque<Ended> {
+        let mut ended = VecDeque::new();
+        loop {
+            while let Some((key, event)) = events.pop_front() {
+                let Some(child) = self.list.get_mut(&key) else { continue };
+                let chance = if matches!(event, Event::Reported { .. } | Event::Closed { .. }) {
+                    child.chance.unit()
+                } else {
+                    0.0
+                };
+                let before = child.delegation.takes_place();
+                let effects = child.delegation.on(event, Instant::now(), chance);
+                match (before, child.delegation.takes_place()) {
+                    (false, true) => self.live += 1,
+                    (true, false) => self.live -= 1,
+                    _ => {}
+                }
+                for effect in effects {
+                    self.obey(key, effect, &mut events, &mut ended).await;
+                }
+            }
+            match self.next_admitted() {
+                Some(key) => events.push_back((key, Event::Admitted)),
+                None => return ended,
+            }
+        }
+    }
+
+    fn next_admitted(&mut self) -> Option<u32> {
+        while self.live < self.width {
+            let key = self.queue.pop_front()?;
+            if self.list.get(&key).is_some_and(|child| child.delegation.is_queued()) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    async fn obey(
+        &mut self,
+        key: u32,
+        effect: Effect,
+        events: &mut VecDeque<(u32, Event)>,
+        ended: &mut VecDeque<Ended>,
+    ) {
+        match effect {
+            Effect::Start { attempt } => events.extend(self.start(key, attempt).await.map(|event| (key, event))),
+            Effect::Tell { cause, times } => self.tell_stop(key, cause, times),
+            Effect::GiveUpAt { attempt, at } => self.child(key).giving_up = Some(self.at(key, at, Event::GiveUp { attempt })),
+            Effect::Rest { attempt, after } => {
+                let at = Instant::now() + after;
+                self.child(key).waiting = Some(self.at(key, at, Event::Rested { attempt }));
+            }
+            Effect::Dismiss => {
+                let child = self.child(key);
+                if let Some(actor) = &child.actor {
+                    actor.stop(None);
+                }
+                child.vigil = None;
+            }
+            Effect::Kill => {
+                let child = self.child(key);
+                child.waiting = None;
+                if let Some(actor) = &child.actor {
+                    actor.kill();
+                }
+            }
+            Effect::ConfirmGone { attempt } => self.confirm_gone(key, attempt),
+            Effect::CloseBelow { attempt, class } => self.close_below(key, attempt, class),
+            Effect::AttemptEnded { attempt, class, detail, changed_world } => {
+                let detail = detail.map(|text| bounded(&text, self.shared.limits.detail));
+                let scribe = self.child_scribe(key, attempt);
+                scribe.say(Strand::Main, Kind::AttemptEnded { class, detail, changed_world });
+            }
+            Effect::Restarted { attempt, class, after } => {
+                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                self.child_scribe(key, attempt).say(Strand::Main, Kind::Restarted { class, after_ms });
+            }
+            Effect::End { begun, status, by, attempts, outcome } => {
+                ended.push_back(self.end(key, begun, status, by, attempts, outcome));
+            }
+        }
+    }
+
+    fn child(&mut self, key: u32) -> &mut Child {
+        self.list.get_mut(&key).expect("an effect is obeyed while its delegation is listed")
+    }
+
+    fn child_scribe(&self, key: u32, attempt: u32) -> Scribe {
+        let seed = &self.list[&key].seed;
+        Scribe {
+            journal: self.shared.journal.clone(),
+            tree: seed.tree.id,
+            path: seed.path.clone(),
+            attempt,
+            ids: seed.ids,
+        }
+    }
+
+    fn at(&self, key: u32, at: Instant, event: Event) -> Owned {
+        let delegator = self.delegator.clone();
+        Owned::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            delegator.tell(ChildMessage::Happened { key, event });
+        })
+    }
+
+    fn tell_stop(&mut self, key: u32, cause: StopCause, times: StopTimes) {
+        let times = times.one_level_down();
+        match self.strike(key, Point::Stop) {
+            Some(Action::Drop) => return,
+            Some(Action::Delay(after)) => {
+                let Some(actor) = self.child(key).actor.clone() else { return };
+                self.child(key).delayed.push(Owned::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let _gone = actor.cast(SessionMessage::Stop { cause, times });
+                }));
+                return;
+            }
+            _ => {}
+        }
+        if let Some(actor) = &self.child(key).actor {
+            let _gone = actor.cast(SessionMessage::Stop { cause, times });
+        }
+    }
+
+    /// Starts an attempt: at once, or once what it is lent is open. The event that follows, where it is at once.
+    async fn start(&mut self, key: u32, attempt: u32) -> Option<Event> {
+        let plan = self.shared.env.plan().cloned();
+        let env = self.shared.env.clone();
+        let places = self.shared.places.clone();
+        let simulated = env.is_simulated();
+        let child = self.child(key);
+        if attempt > 1 {
+            let chance = env.chance(&child.seed.path, attempt, Strand::Delegation(key));
+            child.cursor =
+                Cursor::for_session(plan.as_ref(), &child.seed.path, &child.seed.prepared.capsule.name, attempt, chance);
+        }
+        if child.place.is_none() {
+            match places.try_acquire_owned() {
+                Ok(place) => child.place = Some(place),
+                Err(_) => {
+                    let detail = "busy: the process is at its limit live_sessions".to_owned();
+                    return Some(Event::StartFailed { attempt, class: ExitClass::Refused, detail });
+                }
+            }
+        }
+        match self.strike(key, Point::Start) {
+            Some(action @ Action::Error(_)) => {
+                let detail = action.message().to_owned();
+                return Some(Event::StartFailed { attempt, class: ExitClass::Retryable, detail });
+            }
+            Some(Action::Delay(after)) => {
+                let delegator = self.delegator.clone();
+                let child = self.child(key);
+                let known = child.directories.clone();
+                let to_lend = child.seed.to_lend.clone();
+                child.waiting = Some(Owned::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let result = match known {
+                        Some(known) => Ok(known.to_vec()),
+                        None => open(to_lend, simulated).await,
+                    };
+                    delegator.tell(ChildMessage::Lent { key, result });
+                }));
+                return None;
+            }
+            _ => {}
+        }
+        let delegator = self.delegator.clone();
+        let child = self.child(key);
+        if child.directories.is_none() && !child.seed.to_lend.is_empty() {
+            let to_lend = child.seed.to_lend.clone();
+            child.waiting = Some(Owned::spawn(async move {
+                let result = open(to_lend, simulated).await;
+                delegator.tell(ChildMessage::Lent { key, result });
+            }));
+            return None;
+        }
+        child.directories.get_or_insert_with(|| Arc::from([]));
+        self.spawn(key, attempt).await
+    }
+
+    async fn spawn(&mut self, key: u32, attempt: u32) -> Option<Event> {
+        let (vigil, pulse) = Vigil::new(self.pulse.clone());
+        let (shared, delegator) = (self.shared.clone(), self.delegator.clone());
+        let child = self.child(key);
+        let seed = &child.seed;
+        let args = SessionSeed {
+            shared,
+            delegator: delegator.clone(),
+            key,
+            attempt,
+            tree: seed.tree.clone(),
+            path: seed.path.clone(),
+            prepared: seed.prepared.clone(),
+            task: seed.task.clone(),
+            directories: child.directories.clone().unwrap_or_else(|| Arc::from([])),
+            lent: seed.lent.clone(),
+            deadline: seed.deadline,
+            account: seed.account.clone(),
+            depth_left: seed.depth_left,
+            numbers: child.numbers,
+            ids: seed.ids,
+            pulse,
+        };
+        match session::spawn(args, delegator.cell()).await {
+            Ok(actor) => {
+                child.vigil = Some(vigil);
+                let id = actor.get_id();
+                let _gone = actor.cast(SessionMessage::Begin);
+                child.actor = Some(actor);
+                self.actors.insert(id, (key, attempt));
+                Some(Event::Started { attempt })
+            }
+            Err(error) => Some(Event::StartFailed {
+                attempt,
+                class: ExitClass::Retryable,
+                detail: format!("its actor did not start: {error}"),
+            }),
+        }
+    }
+
+    /// Waits for the last task of the attempt, but not for ever: a native agent that blocks its thread cannot be ended.
+    fn confirm_gone(&mut self, key: u32, attempt: u32) {
+        let delegator = self.delegator.clone();
+        let patience = self.shared.limits.grace;
+        let child = self.child(key);
+        child.actor = None;
+        let vigil = child.vigil.take();
+        child.waiting = Some(Owned::spawn(async move {
+            if let Some(vigil) = vigil {
+                let _confirmed = tokio::time::timeout(patience, vigil.gone()).await;
+            }
+            delegator.tell(ChildMessage::Happened { key, event: Event::Gone { attempt } });
+        }));
+    }
+
+    fn close_below(&mut self, key: u32, attempt: u32, class: ExitClass) {
+        let delegator = self.delegator.clone();
+        let child = self.child(key);
+        let closing = Closing::below(class, Reporter::Supervisor);
+        let (tree, path) = (child.seed.tree.id, child.seed.path.clone());
+        let closed = self.shared.journal.close_subtree(tree, path, closing);
+        self.child(key).waiting = Some(Owned::spawn(async move {
+            let closed = closed.folded().await;
+            let numbers = Numbers { delegations: closed.next_delegation, calls: closed.next_call };
+            delegator.tell(ChildMessage::Closed { key, attempt, changed_world: closed.changed_world, numbers });
+        }));
+    }
+
+    fn end(
+        &mut self,
+        key: u32,
+        begun: bool,
+        status: CompletionStatus,
+        by: Reporter,
+        attempts: u32,
+        outcome: Outcome,
+    ) -> Ended {
+        let attempt = self.child(key).delegation.attempt();
+        let of_child = self.child_scribe(key, attempt);
+        let limits = &self.shared.limits;
+        let detail = outcome.why().map(|text| bounded(&text, limits.detail));
+        let is_tree = matches!(self.delegator, Delegator::Root(_));
+        let task_ended = || Kind::TaskEnded {
+            status,
+            answer: match &outcome.result {
+                Some(Ok(answer)) => Some(Text::Inline(answer.to_string())),
+                _ => None,
+            },
+            detail: detail.clone(),
+        };
+        if begun {
+            of_child.say(Strand::Main, task_ended());
+            of_child.say(Strand::Main, Kind::SessionEnded { status, by });
+        } else if is_tree {
+            of_child.at(0).say(Strand::Tree, task_ended());
+        }
+        let (scribe, strand) = self.own_scribe(key);
+        let ended = if is_tree {
+            Kind::TreeEnded { status, refused: 0 }
+        } else {
+            Kind::DelegationEnded { status, by, attempts, detail, spent: outcome.spent.unwrap_or_default() }
+        };
+        let ticket = scribe.say(strand, ended);
+        self.open -= 1;
+        let child = self.child(key);
+        (child.deadline, child.waiting, child.giving_up) = (None, None, None);
+        child.delayed.clear();
+        child.place = None;
+        Ended { key, status, outcome, ticket }
+    }
+}
+
+/// Opens what a child is lent, on a thread that may block; in a simulation inline, so that the order is fixed.
+async fn open(to_lend: Vec<ToLend>, simulated: bool) -> Result<Vec<Directory>, crate::lending::LendError> {
+    let work = move || to_lend.iter().map(|lend| lend.from.lend(&lend.path, &lend.name, lend.write)).collect();
+    if simulated {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
+
+
+/// The class and detail a supervision event stands for.
+pub(crate) fn exit_of(event: ractor::SupervisionEvent) -> Option<(ActorCell, ExitClass, Option<String>)> {
+    match event {
+        ractor::SupervisionEvent::ActorTerminated(cell, state, reason) => {
+            // The state can hold a pool slot: it goes at once, not when the message is judged.
+            drop(state);
+            Some((cell, ExitClass::Panic, Some(reason.unwrap_or_else(|| "its actor ended".to_owned()))))
+        }
+        ractor::SupervisionEvent::ActorFailed(cell, error) => Some((cell, ExitClass::Panic, Some(error.to_string()))),
+        _ => None,
+    }
+}

@@ -1,0 +1,75 @@
+//! What every actor of a runtime, and of a tree, may read: immutable once made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::agent::Agent;
+use crate::capsule::Capsule;
+use crate::env::Env;
+#[cfg(feature = "guest")]
+use crate::guest::{AgentComponent, Guests, ToolComponent};
+use crate::ids::TreeId;
+use crate::journal::{AgentKind, Journal};
+use crate::limits::Limits;
+
+/// Shared by everything in one runtime.
+pub(crate) struct Shared {
+    pub(crate) journal: Journal,
+    pub(crate) env: Env,
+    pub(crate) limits: Limits,
+    /// Places for live sessions in the process.
+    pub(crate) places: Arc<Semaphore>,
+    #[cfg(feature = "guest")]
+    pub(crate) guests: Guests,
+}
+
+/// Shared by everything in one tree.
+pub(crate) struct TreeContext {
+    pub(crate) id: TreeId,
+    /// The capsules of the team, by name, ready to run.
+    pub(crate) members: BTreeMap<String, Arc<Prepared>>,
+}
+
+/// A capsule that can be run at once: its components are compiled and checked.
+pub(crate) struct Prepared {
+    pub(crate) capsule: Arc<Capsule>,
+    pub(crate) agent: Thinker,
+    pub(crate) tools: BTreeMap<String, PreparedTool>,
+}
+
+/// What thinks in a session.
+pub(crate) enum Thinker {
+    /// A Rust function.
+    Native(Arc<dyn Agent>),
+    /// A component.
+    #[cfg(feature = "guest")]
+    Guest(AgentComponent),
+}
+
+impl Thinker {
+    pub(crate) fn kind(&self) -> AgentKind {
+        match self {
+            Self::Native(_) => AgentKind::Native,
+            #[cfg(feature = "guest")]
+            Self::Guest(_) => AgentKind::Guest,
+        }
+    }
+}
+
+/// A tool that can be called at once.
+pub(crate) struct PreparedTool {
+    pub(crate) changes_world: bool,
+    pub(crate) kind: ToolKind,
+}
+
+/// What a tool is.
+#[derive(Clone)]
+pub(crate) enum ToolKind {
+    /// A Rust function.
+    Native(crate::capsule::NativeTool),
+    /// A component, instantiated anew for each call.
+    #[cfg(feature = "guest")]
+    Guest(Arc<ToolComponent>),
+}

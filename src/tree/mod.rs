@@ -1,0 +1,31 @@
+//! The actors, one file each, and the messages between them.
+//!
+//! A task goes in at `runtime`, which hands it to the `root`; the root holds trees as a `session` holds delegations:
+//! both keep `children`, which obey `delegation`'s effects. What an agent asks for comes in at `calls`.
+
+mod calls;
+mod children;
+mod context;
+pub mod delegation;
+#[cfg(feature = "guest")]
+mod guests;
+mod joins;
+pub mod life;
+mod message;
+mod mind;
+#[cfg(test)]
+mod model;
+mod money;
+mod owned;
+mod prepare;
+pub mod report;
+mod root;
+mod runtime;
+mod scribe;
+mod session;
+mod store_faults;
+mod vigil;
+
+pub use message::{CompletionReport, Numbers};
+pub use prepare::PrepareError;
+pub use runtime::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};

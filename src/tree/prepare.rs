@@ -1,0 +1,99 @@
+//! Makes a team ready to run: every component compiled and checked before anything of a tree starts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::context::{Prepared, PreparedTool, Shared, Thinker, ToolKind};
+use crate::capsule::{Capsule, Run, Team, ToolRun};
+
+/// Why a team cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// A component is not what it should be.
+    #[cfg(feature = "guest")]
+    #[error(transparent)]
+    Component(#[from] crate::guest::ComponentError),
+    /// The engine for guests could not be set up.
+    #[cfg(feature = "guest")]
+    #[error(transparent)]
+    Engine(#[from] crate::guest::EngineError),
+    /// A capsule has a component and this build has no engine.
+    #[error("capsule `{capsule}` needs WebAssembly: build with the feature `guest`")]
+    NoGuests {
+        /// Its name.
+        capsule: String,
+    },
+}
+
+/// Prepares every capsule of `team`.
+pub(crate) async fn prepare(shared: &Shared, team: &Team) -> Result<BTreeMap<String, Arc<Prepared>>, PrepareError> {
+    let mut members = BTreeMap::new();
+    for (name, capsule) in team.members() {
+        members.insert(name.clone(), Arc::new(one(shared, capsule).await?));
+    }
+    Ok(members)
+}
+
+async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, PrepareError> {
+    let agent = match capsule.run() {
+        Run::Native(agent) => Thinker::Native(agent.clone()),
+        Run::Guest(component) => guest(shared, capsule, component).await?,
+    };
+    let mut tools = BTreeMap::new();
+    for (name, tool) in capsule.tools() {
+        let kind = match &tool.run {
+            ToolRun::Native(native) => ToolKind::Native(native.clone()),
+            ToolRun::Component(component) => guest_tool(shared, capsule, component).await?,
+        };
+        tools.insert(name.clone(), PreparedTool { changes_world: tool.changes_world, kind });
+    }
+    Ok(Prepared { capsule: capsule.clone(), agent, tools })
+}
+
+#[cfg(feature = "guest")]
+async fn guest(
+    shared: &Shared,
+    capsule: &Capsule,
+    component: &crate::capsule::Component,
+) -> Result<Thinker, PrepareError> {
+    let bytes = bytes::Bytes::from_owner(component.bytes.clone());
+    let file = component.path.display().to_string();
+    let guests = shared.guests().await?;
+    Ok(Thinker::Guest(guests.load_agent(&file, bytes, allowed(capsule)).await?))
+}
+
+#[cfg(feature = "guest")]
+async fn guest_tool(
+    shared: &Shared,
+    capsule: &Capsule,
+    component: &crate::capsule::Component,
+) -> Result<ToolKind, PrepareError> {
+    use crate::agent::Session;
+    use crate::guest::Confinement;
+    use crate::ids::{SessionPath, Strand};
+
+    let bytes = bytes::Bytes::from_owner(component.bytes.clone());
+    let file = component.path.display().to_string();
+    let guests = shared.guests().await?;
+    let limits = &shared.limits;
+    let chance = shared.env.chance(&SessionPath::root(), 0, Strand::Tree);
+    let nothing = Confinement::nothing(limits.guest_memory, limits.gate, shared.env.clone(), chance);
+    let session = Session::new(Arc::new(super::guests::Nobody), SessionPath::root(), limits.credit);
+    let tool = guests.load_tool(&file, bytes, allowed(capsule), session, nothing).await?;
+    Ok(ToolKind::Guest(Arc::new(tool)))
+}
+
+#[cfg(feature = "guest")]
+fn allowed(capsule: &Capsule) -> crate::guest::Allowed {
+    crate::guest::Allowed { http: !capsule.grants().network.is_empty() }
+}
+
+#[cfg(not(feature = "guest"))]
+async fn guest(_: &Shared, capsule: &Capsule, _: &crate::capsule::Component) -> Result<Thinker, PrepareError> {
+    Err(PrepareError::NoGuests { capsule: capsule.name().to_owned() })
+}
+
+#[cfg(not(feature = "guest"))]
+async fn guest_tool(_: &Shared, capsule: &Capsule, _: &crate::capsule::Component) -> Result<ToolKind, PrepareError> {
+    Err(PrepareError::NoGuests { capsule: capsule.name().to_owned() })
+}

@@ -1,0 +1,438 @@
+//! A runtime as its user holds it: one journal, one engine, any number of trees.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ractor::{Actor, ActorRef};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+
+use super::children::ChildSeed;
+use super::context::{Shared, TreeContext};
+use super::delegation::StopCause;
+use super::message::RootMessage;
+use super::prepare::{PrepareError, prepare};
+use super::root::{Root, Submit};
+use crate::agent::{Completion, Refusal};
+use crate::capsule::{self, Account, Budget, Team};
+use crate::env::Env;
+use crate::fault::Plan;
+use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
+use crate::journal::{
+    AppendError, Entry, Ids, Journal, Kind, LentDirectory, MemoryStore, Options, SCHEMA, Sizes, Store, StoreError, Text,
+};
+use crate::lending::{Directory, OpenError};
+use crate::limits::Limits;
+use crate::supervision::StopTimes;
+
+/// Where the journal is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In memory: gone with the runtime.
+    Memory,
+    /// In one SQLite file.
+    #[cfg(feature = "sqlite")]
+    File(PathBuf, crate::journal::Durability),
+}
+
+/// Sets up a [`Runtime`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs until it is started"]
+pub struct Builder {
+    place: Place,
+    limits: Limits,
+    seed: Option<u64>,
+    simulated: bool,
+    plan: Option<Plan>,
+    variables: BTreeMap<String, String>,
+    cache: Option<Option<PathBuf>>,
+}
+
+/// Why a runtime did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A tree of an earlier run could not be closed.
+    #[error("recovering the journal: {0}")]
+    Recovery(String),
+    /// An actor did not start.
+    #[error("starting: {0}")]
+    Actor(String),
+}
+
+/// Why a tree was not started. Nothing of it is recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// A limit or a grant forbids it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A component is not what it should be.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// A directory to be lent cannot be opened.
+    #[error(transparent)]
+    Directory(#[from] OpenError),
+    /// The runtime is stopped, or its journal has failed.
+    #[error("the runtime takes no more tasks: {0}")]
+    Closed(String),
+}
+
+/// A task for a team, and what it is lent.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    team: Team,
+    task: String,
+    directories: Vec<(String, PathBuf, bool)>,
+    budget: Budget,
+    deadline: Option<Duration>,
+    labels: BTreeMap<String, String>,
+}
+
+impl Submission {
+    /// `task` for the root of `team`, with nothing lent.
+    pub fn new(team: Team, task: impl Into<String>) -> Self {
+        Self {
+            team,
+            task: task.into(),
+            directories: Vec::new(),
+            budget: Budget::default(),
+            deadline: None,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// Lends a directory to be read, under this name.
+    #[must_use]
+    pub fn read(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        self.directories.push((name.into(), path.into(), false));
+        self
+    }
+
+    /// Lends a directory to be read and written, under this name.
+    #[must_use]
+    pub fn write(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        self.directories.push((name.into(), path.into(), true));
+        self
+    }
+
+    /// What the whole tree may spend; the capsule's own ceilings hold as well.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// How long the whole tree may take.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Attaches a label (tenant, request): it rides in every envelope of the tree.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(name.into(), value.into());
+        self
+    }
+}
+
+impl Builder {
+    /// Keeps the journal there. Default: in memory.
+    pub fn journal(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// Other limits than the defaults.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The seed all chance is drawn from. Default: from the system; recorded either way.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Runs as a simulation: call on a current-thread tokio runtime, best with its clock paused. The same seed and
+    /// inputs then give the same record bodies, byte for byte.
+    pub fn simulated(mut self) -> Self {
+        self.simulated = true;
+        self
+    }
+
+    /// Faults that are to strike.
+    pub fn faults(mut self, plan: Plan) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
+    /// An environment variable that capsules may be granted. None is unless it is named here.
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// Where compiled components are kept; `None` keeps none. Default: the user's cache directory.
+    pub fn cache(mut self, place: Option<PathBuf>) -> Self {
+        self.cache = Some(place);
+        self
+    }
+
+    /// Starts the runtime on the caller's tokio. Trees that an earlier process left open in the journal are closed first.
+    ///
+    /// # Errors
+    /// When the journal cannot be opened for writing; nothing is running then.
+    pub async fn start(self) -> Result<Runtime, StartError> {
+        let env = match self.simulated {
+            true => Env::simulated(self.seed.unwrap_or(0), self.plan),
+            false => Env::real(self.seed, self.plan),
+        };
+        let (store, recovered) = self.place.open(&env).await?;
+        let sizes = Sizes::from(&self.limits);
+        let options = Options { sizes, ..Options::default() };
+        let faults = super::store_faults::of(&env);
+        let actor = |error: ractor::SpawnErr| StartError::Actor(error.to_string());
+        let journal = Journal::start(&env, store, options, faults, None).await.map_err(actor)?;
+        let places = Arc::new(Semaphore::new(self.limits.live_sessions as usize));
+        let shared = Arc::new(Shared {
+            journal,
+            env,
+            places,
+            variables: self.variables,
+            #[cfg(feature = "guest")]
+            cache: self.cache,
+            #[cfg(feature = "guest")]
+            engine: tokio::sync::OnceCell::new(),
+            limits: self.limits,
+        });
+        let (root, joined) = Root::spawn(None, Root, shared.clone()).await.map_err(actor)?;
+        shared.journal.cell().link(root.get_cell());
+        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered })
+    }
+}
+
+impl Place {
+    async fn open(&self, env: &Env) -> Result<(Box<dyn Store>, crate::journal::recover::Report), StartError> {
+        let open = |place: Self, now| -> Result<(Box<dyn Store>, crate::journal::recover::Report), StartError> {
+            let mut store: Box<dyn Store> = match place {
+                Self::Memory => Box::new(MemoryStore::default()),
+                #[cfg(feature = "sqlite")]
+                Self::File(path, durability) => Box::new(crate::journal::SqliteStore::open(&path, durability)?),
+            };
+            let report = crate::journal::recover::recover(store.as_mut(), now);
+            Ok((store, report.map_err(|error| StartError::Recovery(error.to_string()))?))
+        };
+        let (place, now) = (self.clone(), env.now());
+        if env.is_simulated() || *self == Self::Memory {
+            return open(place, now);
+        }
+        let opened = tokio::task::spawn_blocking(move || open(place, now)).await;
+        opened.map_err(|error| StartError::Recovery(error.to_string()))?
+    }
+}
+
+/// Runs trees. Dropping it kills what runs; [`stop`](Self::stop) ends it in order.
+#[derive(Debug)]
+pub struct Runtime {
+    root: ActorRef<RootMessage>,
+    joined: tokio::task::JoinHandle<()>,
+    shared: Arc<Shared>,
+    trees: AtomicU32,
+    recovered: crate::journal::recover::Report,
+}
+
+impl Runtime {
+    /// A runtime with its journal in memory and the default limits, to be described further.
+    pub fn builder() -> Builder {
+        Builder {
+            place: Place::Memory,
+            limits: Limits::default(),
+            seed: None,
+            simulated: false,
+            plan: None,
+            variables: BTreeMap::new(),
+            cache: None,
+        }
+    }
+
+    /// The journal, for whoever wants to see what happens.
+    pub fn journal(&self) -> &Journal {
+        &self.shared.journal
+    }
+
+    /// The seed this run draws from.
+    pub fn seed(&self) -> u64 {
+        self.shared.env.seed()
+    }
+
+    /// What an earlier process had left open in the journal, closed when this one started.
+    pub fn recovered(&self) -> &crate::journal::recover::Report {
+        &self.recovered
+    }
+
+    /// How many more sessions may be live.
+    pub fn free_places(&self) -> usize {
+        self.shared.places.available_permits()
+    }
+
+    /// Starts a tree. When this returns its start is appended; nobody outside need know before it is committed.
+    ///
+    /// # Cancel safety
+    /// Dropped before it returns, either nothing was started or the tree runs without anybody waiting for it.
+    pub async fn submit(&self, submission: Submission) -> Result<Tree, SubmitError> {
+        let Submission { team, task, directories, budget, deadline, labels } = submission;
+        let limits = &self.shared.limits;
+        let root = team.root().clone();
+        if task.len() > limits.task {
+            let reason = format!("the task is {} bytes, at most {}", task.len(), limits.task);
+            return Err(Refusal { key: "limits.task".into(), reason }.into());
+        }
+        let place = self.shared.places.clone().try_acquire_owned().map_err(|_| Refusal {
+            key: "limits.live_sessions".into(),
+            reason: "busy: the process holds as many as it may".into(),
+        })?;
+        let members = prepare(&self.shared, &team).await?;
+        let directories = self.open(directories).await?;
+        let lent: Vec<LentDirectory> = directories
+            .iter()
+            .map(|dir| LentDirectory { name: dir.name().to_owned(), from: None, write: dir.may_write() })
+            .collect();
+        capsule::check_declared(&lent, root.grants())?;
+        let budget = budget.within(root.budget());
+        let key = self.trees.fetch_add(1, Ordering::Relaxed);
+        let mut chance = self.shared.env.ids(u64::from(key));
+        let id = TreeId::new(chance.uuid());
+        let ids = Ids {
+            session: Some(SessionId::new(chance.uuid())),
+            delegation: None,
+            task: Some(TaskId::new(chance.uuid())),
+        };
+        let own = deadline.or(root.limits().deadline).unwrap_or(limits.deadline);
+        let own = budget.wall.map_or(own, |wall| own.min(wall));
+        let path = SessionPath::root();
+        let started = Kind::TreeStarted {
+            schema: SCHEMA,
+            capsule: root.name().to_owned(),
+            seed: self.shared.env.seed(),
+            budget,
+        };
+        let entry = |kind| Entry { ids, ..Entry::new(id, path.clone(), 0, Strand::Tree, kind) };
+        let _later = self.shared.journal.open_tree(entry(started), Arc::new(labels));
+        let submitted = Kind::TaskSubmitted { task: Text::Inline(task.clone()) };
+        let _later = self.shared.journal.append(entry(submitted));
+        let prepared = members[root.name()].clone();
+        let seed = ChildSeed {
+            tree: Arc::new(TreeContext { id, members }),
+            path: path.clone(),
+            prepared,
+            task: Arc::from(task),
+            to_lend: Vec::new(),
+            directories: Some(directories.into()),
+            lent,
+            deadline: Instant::now() + own,
+            account: Account::root(&budget),
+            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.depth)),
+            ids,
+        };
+        let (done, ending) = oneshot::channel();
+        let submit = Box::new(Submit { seed, place, key, done });
+        let closed = |why: &str| SubmitError::Closed(why.to_owned());
+        self.root.cast(RootMessage::Submit(submit)).map_err(|_| closed("it is stopped"))?;
+        Ok(Tree { id, key, root: self.root.clone(), ending, grace: limits.grace, depth: limits.depth })
+    }
+
+    async fn open(&self, directories: Vec<(String, PathBuf, bool)>) -> Result<Vec<Directory>, OpenError> {
+        let open = move || {
+            directories.into_iter().map(|(name, path, write)| Directory::open(name, path, write)).collect()
+        };
+        if self.shared.env.is_simulated() {
+            return open();
+        }
+        match tokio::task::spawn_blocking(open).await {
+            Ok(result) => result,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    /// Stops every tree in order within `grace`, commits what there is to commit, and ends.
+    ///
+    /// # Errors
+    /// When the journal had failed: what it could not store is lost, everything that ran is ended all the same.
+    pub async fn stop(self, grace: Duration) -> Result<(), AppendError> {
+        let times = StopTimes::within(Instant::now(), grace, self.shared.limits.depth);
+        let (done, finished) = oneshot::channel();
+        if self.root.cast(RootMessage::StopAll { times, done }).is_ok() {
+            let _root_died = finished.await;
+        }
+        let journal = self.shared.journal.finish().await;
+        self.root.stop(None);
+        let _ended = self.joined.await;
+        journal
+    }
+}
+
+/// A tree that was submitted.
+#[derive(Debug)]
+pub struct Tree {
+    id: TreeId,
+    key: u32,
+    root: ActorRef<RootMessage>,
+    ending: oneshot::Receiver<Result<Completion, AppendError>>,
+    grace: Duration,
+    depth: u32,
+}
+
+impl Tree {
+    /// Its id.
+    pub fn id(&self) -> TreeId {
+        self.id
+    }
+
+    /// Stops it in order, within `grace`. Its completion can still be waited for.
+    pub fn stop(&self, grace: Duration) {
+        let times = StopTimes::within(Instant::now(), grace, self.depth);
+        let _gone = self.root.cast(RootMessage::StopTree { key: self.key, cause: StopCause::Canceled, times });
+    }
+
+    /// Something that can stop the tree while its completion is waited for.
+    pub fn stopper(&self) -> Stopper {
+        Stopper { key: self.key, root: self.root.clone(), depth: self.depth }
+    }
+
+    /// How long it may take to stop when nothing else is said.
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// How it ended, once that is committed. The answer is whole.
+    ///
+    /// # Errors
+    /// When the journal failed: nothing can be said that is sure to be remembered.
+    pub async fn completion(self) -> Result<Completion, AppendError> {
+        self.ending.await.unwrap_or(Err(AppendError::Gone))
+    }
+}
+
+/// Stops one tree.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    key: u32,
+    root: ActorRef<RootMessage>,
+    depth: u32,
+}
+
+impl Stopper {
+    /// Stops the tree within `grace`; a second call can only tighten.
+    pub fn stop(&self, grace: Duration) {
+        let times = StopTimes::within(Instant::now(), grace, self.depth);
+        let _gone = self.root.cast(RootMessage::StopTree { key: self.key, cause: StopCause::Canceled, times });
+    }
+}

@@ -1,0 +1,3 @@
+//! Every promise of treeward, one file each, in one binary.
+
+mod supervision_contract;
