@@ -244,6 +244,14 @@ id!(
     /// One tree: a root session and everything delegated below it.
     TreeId, "tree"
 );
+
+impl TreeId {
+    /// No tree: what a root that holds many has in place of its own.
+    pub(crate) fn nobody() -> Self {
+        Self(uuid::Uuid::nil())
+    }
+}
+
 id!(
     /// One session, the same over all its attempts.
     SessionId, "ses"

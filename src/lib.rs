@@ -9,6 +9,7 @@ pub mod agent;
 pub mod capsule;
 pub mod env;
 pub mod fault;
+pub mod gate;
 #[cfg(feature = "guest")]
 pub mod guest;
 pub mod ids;
@@ -16,3 +17,6 @@ pub mod journal;
 pub mod lending;
 pub mod limits;
 pub mod supervision;
+pub mod tree;
+
+pub use tree::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};

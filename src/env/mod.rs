@@ -26,6 +26,8 @@ pub struct Env {
 #[derive(Debug)]
 struct Inner {
     seed: u64,
+    /// What makes the ids of two runs of one seed differ; nothing in a simulation.
+    salt: u64,
     simulated: bool,
     plan: Option<Arc<Plan>>,
     /// The wall clock and the tokio clock, read at the same moment.
@@ -49,8 +51,9 @@ impl Env {
     }
 
     fn new(seed: u64, simulated: bool, now: Timestamp, plan: Option<Plan>) -> Self {
+        let salt = if simulated { 0 } else { system_seed() };
         let plan = plan.filter(|plan| !plan.is_empty()).map(Arc::new);
-        Self { inner: Arc::new(Inner { seed, simulated, plan, start: (now, Instant::now()) }) }
+        Self { inner: Arc::new(Inner { seed, salt, simulated, plan, start: (now, Instant::now()) }) }
     }
 
     /// The seed every fork is derived from.
@@ -83,13 +86,14 @@ impl Env {
         Chance(ChaCha8Rng::from_seed(hash.finalize().into()))
     }
 
-    /// Ids of a tree. In the real world they are unlike those of any other run, also of the same seed.
-    pub fn ids(&self, number: u64) -> Chance {
-        let salt = if self.inner.simulated { 0 } else { system_seed() };
+    /// The ids of one session of the `tree`th tree of this run. In the real world they are unlike those of any other
+    /// run, also of the same seed.
+    pub fn ids_of(&self, tree: u64, path: &SessionPath) -> Chance {
         let mut hash = Sha256::new();
         hash.update(self.inner.seed.to_le_bytes());
-        hash.update(salt.to_le_bytes());
-        hash.update(number.to_le_bytes());
+        hash.update(self.inner.salt.to_le_bytes());
+        hash.update(tree.to_le_bytes());
+        hash.update(path.to_string());
         Chance(ChaCha8Rng::from_seed(hash.finalize().into()))
     }
 }
@@ -168,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn two_real_runs_of_one_seed_have_different_ids() {
-        let ids = || Env::real(Some(3), None).ids(0).uuid();
+        let ids = || Env::real(Some(3), None).ids_of(0, &SessionPath::root()).uuid();
         assert_ne!(ids(), ids());
     }
 }

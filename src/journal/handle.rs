@@ -123,6 +123,10 @@ pub struct Closed {
     pub attempt: u32,
     /// What the open subtree is known to have spent.
     pub spent: Usage,
+    /// The number its next delegation would have had.
+    pub next_delegation: u32,
+    /// The number its next call would have had.
+    pub next_call: u32,
 }
 
 /// Both answers to closing a subtree.
@@ -143,6 +147,13 @@ pub enum Health {
     Good,
     /// It failed, for this reason. For good: a sync is never tried again.
     Poisoned(Arc<str>),
+}
+
+impl Health {
+    /// Whether it failed.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(self, Self::Poisoned(_))
+    }
 }
 
 /// How far a tree is committed.
@@ -222,6 +233,12 @@ impl Journal {
     /// Appends. Never waits; records of one sender stay in order.
     pub fn append(&self, entry: Entry) -> Ticket {
         self.open_tree(entry, Labels::default())
+    }
+
+    /// Appends where nothing that leaves the process depends on it: there is no ticket to be awaited.
+    pub fn record(&self, mut entry: Entry) {
+        let wait = Wait { reply: None, credit: entry.credit.take() };
+        self.send(Message::Append { entry, labels: Labels::default(), wait });
     }
 
     /// Appends the `tree_started` of a tree whose every envelope carries `labels`.

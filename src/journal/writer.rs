@@ -291,6 +291,8 @@ impl State {
             changed_world: fold.changed_world(path),
             attempt: fold.attempt(path).unwrap_or(0),
             spent: fold.spent(path),
+            next_delegation: fold.next_numbers(path).0,
+            next_call: fold.next_numbers(path).1,
         };
         for event in fold.close(path, closing) {
             // Endings need no credit: they are bounded by what was opened with it.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 ///
 /// The wait is drawn between the half and the whole of the doubled value, so that siblings that failed together do
 /// not come back together. The number it is drawn with is passed in: the same numbers give the same waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backoff {
     initial: Duration,
     max: Duration,
@@ -90,7 +90,7 @@ impl Default for Backoff {
 
 /// The failures in a row of one thing that is tried again. Only sustained health ends the row: a start that succeeds and
 /// fails a moment later is one more failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Failures {
     in_a_row: u32,
 }

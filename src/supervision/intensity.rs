@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// At most `max_restarts` within any `window`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Intensity {
     max_restarts: u32,
     window: Duration,
@@ -67,7 +67,7 @@ impl Default for Intensity {
 /// A granted restart counts from the moment it is granted until the window has passed since it *took place*. So
 /// neither the failures that were answered by a restart nor the restarts themselves, which come later by the wait, are
 /// ever more than allowed in any window. It remembers at most `max_restarts` times.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Restarts {
     intensity: Intensity,
     /// Granted, not yet taken place.

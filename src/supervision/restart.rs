@@ -19,7 +19,7 @@ pub enum RestartType {
 }
 
 /// The restart rules of a session, validated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RestartSpec {
     restart: RestartType,
     intensity: Intensity,

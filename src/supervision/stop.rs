@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// the stop began has nothing left below it. Between the two the levels give up one after the other, the lowest first:
 /// with δ = (`done_by` − `kill_at`) / (deepest level + 2), level *d* abandons what is left of a child at
 /// `done_by` − δ·(*d* + 1). So no parent gives up on a child before the child's own time, at any depth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StopTimes {
     kill_at: Instant,
     done_by: Instant,

@@ -12,6 +12,7 @@ use super::delegation::StopCause;
 use super::joins::{Taken, WaitReply};
 use super::life::LifeEvent;
 use super::message::SessionMessage;
+use super::mind;
 use super::money::{Asked, Purpose};
 use super::owned::{Owned, contained};
 use super::report::{bounded, cut};
@@ -22,9 +23,9 @@ use crate::agent::{
 use crate::capsule::{self, Ask, Exhausted, Usage};
 use crate::fault::{Action, Point};
 use crate::gate::{self, Request, Verdict};
-use crate::ids::{DelegationId, Digest, SessionId, Strand, TaskId};
+use crate::ids::{DelegationId, SessionId, Strand, TaskId};
 use crate::journal::{
-    Blob, CallOutcome, CompletionStatus, Decision, Ids, Kind, LentDirectory, QuestionOutcome, Text, Ticket,
+    CallOutcome, Decision, Ids, Kind, LentDirectory, QuestionOutcome, Text, Ticket,
 };
 
 /// What a session asked money for.
@@ -101,7 +102,7 @@ impl State {
             Call::Status { index, reply } => answer(reply, self.status(index)),
             Call::Cancel { index, reason } => self.cancel(index, reason).await,
             Call::Dropped { index } => self.dropped(index).await,
-            Call::Checkpoint { label, state, reply } => self.checkpoint(label, &state, reply, credit),
+            Call::Checkpoint { label, state, reply } => self.checkpoint(label, state, reply, credit),
             Call::Ask { question, reply } => self.ask(question, reply),
             Call::Usage { usage } => {
                 self.scribe.say_on(Strand::Main, Kind::UsageReported { usage }, credit);
@@ -298,12 +299,12 @@ impl State {
         let held: Vec<LentDirectory> = self.seed.lent.clone();
         let lent = capsule::check_lends(&held, &request.lend, prepared.capsule.grants())?;
         let to_lend = request.lend.iter().map(|lend| self.to_lend(lend)).collect::<Result<_, _>>()?;
-        let paid = self.money.account().child(request.slice.as_ref(), &prepared.capsule.budget)?;
+        let paid = self.money.account().child(request.slice.as_ref(), prepared.capsule.budget())?;
         Ok((prepared, lent, to_lend, paid, place))
     }
 
     fn to_lend(&self, lend: &crate::agent::Lend) -> Result<ToLend, Refusal> {
-        let from = self.seed.directories.iter().find(|directory| directory.name == lend.directory);
+        let from = self.seed.directories.iter().find(|directory| directory.name() == lend.directory);
         let from = from.ok_or_else(|| refusal("lend", format!("`{}` is not lent to this session", lend.directory)))?;
         Ok(ToLend { from: from.clone(), path: lend.path.clone(), name: lend.name.clone(), write: lend.write })
     }
@@ -321,7 +322,7 @@ impl State {
         let left = self.seed.deadline.saturating_duration_since(now);
         let left = left - (left / 16).min(std::time::Duration::from_secs(1));
         let deadline = own.min(left);
-        let mut chance = self.seed.shared.env.ids(self.seed.tree.id, &path);
+        let mut chance = self.seed.shared.env.ids_of(self.seed.tree.number, &path);
         let ids = Ids {
             session: Some(SessionId::new(chance.uuid())),
             delegation: Some(DelegationId::new(chance.uuid())),
@@ -356,6 +357,7 @@ impl State {
             prepared,
             task: Arc::from(request.task),
             to_lend,
+            directories: None,
             lent,
             deadline: now + deadline,
             account: paid.account,
@@ -501,7 +503,7 @@ impl State {
                 self.changed_world |= changes_world;
                 let input = Text::Inline(request.input());
                 let called = Kind::ToolCalled { tool: request.tool().to_owned(), input, changes_world };
-                Ok(self.scribe.say_on(strand, called, credit))
+                Ok(self.scribe.promise(strand, called, credit))
             }
             Verdict::Deny { reason } => {
                 self.scribe.say(strand, Kind::GateAsked { tool: request.tool().to_owned() });
@@ -555,7 +557,8 @@ impl State {
         let me = self.me.clone();
         let pulse = self.seed.pulse.clone();
         #[cfg(feature = "guest")]
-        let confinement = super::guests::tool_confinement(&self.seed, call);
+        let (confinement, session) =
+            (super::guests::tool_confinement(&self.seed, call), mind::handle(&self.seed, self.me.clone()));
         let run = async move {
             // Law 2: a tool that changes the world runs only when its intent is durable.
             if let Some(intent) = intent {
@@ -574,7 +577,7 @@ impl State {
                     tool(input).await
                 }
                 #[cfg(feature = "guest")]
-                ToolKind::Guest(component) => super::guests::call(&component, &name, &input, confinement).await,
+                ToolKind::Guest(component) => super::guests::call(&component, session, &name, &input, confinement).await,
             }
         };
         Owned::spawn(async move {
@@ -634,10 +637,8 @@ impl State {
 
     // ---- the rest
 
-    fn checkpoint(&mut self, label: String, state: &Bytes, reply: oneshot::Sender<()>, credit: Credit) {
-        let blob = Blob { blob: Digest::of(state), len: state.len() as u64 };
-        self.scribe.journal.keep(blob.blob, state.clone());
-        self.scribe.say_on(Strand::Main, Kind::Checkpoint { label, state: blob }, credit);
+    fn checkpoint(&mut self, label: String, state: Bytes, reply: oneshot::Sender<()>, credit: Credit) {
+        self.scribe.checkpoint(label, state, credit);
         self.answer(reply, ());
     }
 

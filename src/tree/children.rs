@@ -22,7 +22,9 @@ use crate::capsule::Account;
 use crate::env::Chance;
 use crate::fault::{Action, Cursor, Point};
 use crate::ids::{SessionPath, Strand};
-use crate::journal::{Closing, CompletionStatus, Ids, Kind, LentDirectory, Reporter, Text};
+use crate::journal::{
+    Closed, Closing, CompletionStatus, Ids, Kind, LentDirectory, Reporter, Scope, Text, Verdict,
+};
 use crate::lending::Directory;
 use crate::supervision::{ExitClass, StopTimes};
 
@@ -42,6 +44,8 @@ pub(crate) struct ChildSeed {
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) task: TaskText,
     pub(crate) to_lend: Vec<ToLend>,
+    /// What it is lent, where that is open already.
+    pub(crate) directories: Option<Arc<[Directory]>>,
     pub(crate) lent: Vec<LentDirectory>,
     pub(crate) deadline: Instant,
     pub(crate) account: Account,
@@ -159,7 +163,7 @@ impl Children {
     ) -> VecDeque<Ended> {
         let plan = self.shared.env.plan();
         let strand = Strand::Delegation(key);
-        let name = &seed.prepared.capsule.name;
+        let name = seed.prepared.capsule.name();
         let chance = self.shared.env.chance(&seed.path, 0, strand);
         let cursor = Cursor::for_session(plan, &seed.path, name, 1, chance.clone());
         let delegator = self.delegator.clone();
@@ -170,8 +174,8 @@ impl Children {
         });
         let child = Child {
             delegation: Delegation::new(*seed.prepared.capsule.restart()),
+            directories: seed.directories.clone(),
             seed,
-            directories: None,
             numbers: Numbers::default(),
             actor: None,
             vigil: None,
@@ -471,7 +475,7 @@ impl Children {
         if attempt > 1 {
             let chance = env.chance(&child.seed.path, attempt, Strand::Delegation(key));
             child.cursor =
-                Cursor::for_session(plan.as_ref(), &child.seed.path, &child.seed.prepared.capsule.name, attempt, chance);
+                Cursor::for_session(plan.as_ref(), &child.seed.path, child.seed.prepared.capsule.name(), attempt, chance);
         }
         if child.place.is_none() {
             match places.try_acquire_owned() {
@@ -576,13 +580,21 @@ impl Children {
     fn close_below(&mut self, key: u32, attempt: u32, class: ExitClass) {
         let delegator = self.delegator.clone();
         let child = self.child(key);
-        let closing = Closing::below(class, Reporter::Supervisor);
+        let closing = Closing {
+            scope: Scope::Inside,
+            verdict: Verdict::Judged,
+            class,
+            by: Reporter::Supervisor,
+            detail: Some("its delegator's session ended".to_owned()),
+        };
         let (tree, path) = (child.seed.tree.id, child.seed.path.clone());
         let closed = self.shared.journal.close_subtree(tree, path, closing);
         self.child(key).waiting = Some(Owned::spawn(async move {
-            let closed = closed.folded().await;
+            // A writer that is gone takes the whole runtime with it; meanwhile nothing is claimed to be unchanged.
+            let closed = closed.folded.await.unwrap_or(Closed { changed_world: true, ..Closed::default() });
             let numbers = Numbers { delegations: closed.next_delegation, calls: closed.next_call };
-            delegator.tell(ChildMessage::Closed { key, attempt, changed_world: closed.changed_world, numbers });
+            let changed_world = closed.attempt_changed_world;
+            delegator.tell(ChildMessage::Closed { key, attempt, changed_world, numbers });
         }));
     }
 
@@ -618,9 +630,9 @@ impl Children {
         let ended = if is_tree {
             Kind::TreeEnded { status, refused: 0 }
         } else {
-            Kind::DelegationEnded { status, by, attempts, detail, spent: outcome.spent.unwrap_or_default() }
+            Kind::DelegationEnded { status, by, attempts, answer: None, detail, spent: outcome.spent.unwrap_or_default() }
         };
-        let ticket = scribe.say(strand, ended);
+        let ticket = scribe.promise(strand, ended, None);
         self.open -= 1;
         let child = self.child(key);
         (child.deadline, child.waiting, child.giving_up) = (None, None, None);

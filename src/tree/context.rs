@@ -9,7 +9,9 @@ use crate::agent::Agent;
 use crate::capsule::Capsule;
 use crate::env::Env;
 #[cfg(feature = "guest")]
-use crate::guest::{AgentComponent, Guests, ToolComponent};
+use crate::capsule::Grants;
+#[cfg(feature = "guest")]
+use crate::guest::{AgentComponent, EngineError, GuestConfig, Guests, ToolComponent};
 use crate::ids::TreeId;
 use crate::journal::{AgentKind, Journal};
 use crate::limits::Limits;
@@ -21,13 +23,52 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Places for live sessions in the process.
     pub(crate) places: Arc<Semaphore>,
+    /// The environment variables a capsule can be granted.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// Where compiled components are kept, where that was said.
     #[cfg(feature = "guest")]
-    pub(crate) guests: Guests,
+    pub(crate) cache: Option<Option<std::path::PathBuf>>,
+    /// The one engine, made when the first guest is.
+    #[cfg(feature = "guest")]
+    pub(crate) engine: tokio::sync::OnceCell<Guests>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Shared {
+    /// The variables these grants name, where they are set.
+    #[cfg(feature = "guest")]
+    pub(crate) fn variables(&self, grants: &Grants) -> Vec<(String, String)> {
+        let granted = grants.env.iter().filter_map(|name| self.variables.get_key_value(name));
+        granted.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// The engine.
+    #[cfg(feature = "guest")]
+    pub(crate) async fn guests(&self) -> Result<&Guests, EngineError> {
+        let make = || async {
+            let mut config = match self.env.is_simulated() {
+                true => GuestConfig::simulated(self.limits.clone()),
+                false => GuestConfig::new(self.limits.clone()),
+            };
+            if let Some(cache) = &self.cache {
+                config.cache = cache.clone();
+            }
+            Guests::new(config)
+        };
+        self.engine.get_or_try_init(make).await
+    }
 }
 
 /// Shared by everything in one tree.
 pub(crate) struct TreeContext {
     pub(crate) id: TreeId,
+    /// Its number within the runtime: what its ids are drawn by.
+    pub(crate) number: u64,
     /// The capsules of the team, by name, ready to run.
     pub(crate) members: BTreeMap<String, Arc<Prepared>>,
 }

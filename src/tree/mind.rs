@@ -42,6 +42,12 @@ impl Drop for Farewell {
     }
 }
 
+/// A handle on the session, with a credit of its own.
+pub(super) fn handle(seed: &SessionSeed, session: ActorRef<SessionMessage>) -> Session {
+    let port: Arc<dyn Port> = Arc::new(SessionPort(session));
+    Session::new(port, seed.path.clone(), seed.shared.limits.credit)
+}
+
 /// Starts the agent of a session, once `barrier` is committed. `fault`: what strikes it as it begins.
 pub(super) fn start(
     seed: &SessionSeed,
@@ -49,8 +55,7 @@ pub(super) fn start(
     barrier: Option<Ticket>,
     fault: Option<Action>,
 ) -> Owned {
-    let port: Arc<dyn Port> = Arc::new(SessionPort(session.clone()));
-    let handle = Session::new(port, seed.path.clone(), seed.shared.limits.credit);
+    let handle = handle(seed, session.clone());
     let pulse = seed.pulse.clone();
     let thought = think(seed, handle, fault);
     Owned::spawn(async move {

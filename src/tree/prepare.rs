@@ -85,7 +85,7 @@ async fn guest_tool(
 
 #[cfg(feature = "guest")]
 fn allowed(capsule: &Capsule) -> crate::guest::Allowed {
-    crate::guest::Allowed { http: !capsule.grants().network.is_empty() }
+    crate::guest::Allowed { network: !capsule.grants().network.is_empty() }
 }
 
 #[cfg(not(feature = "guest"))]

@@ -24,6 +24,7 @@ use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
 use crate::journal::{
     AppendError, Entry, Ids, Journal, Kind, LentDirectory, MemoryStore, Options, SCHEMA, Sizes, Store, StoreError, Text,
 };
+use crate::journal::recover::{Recovered, recover};
 use crate::lending::{Directory, OpenError};
 use crate::limits::Limits;
 use crate::supervision::StopTimes;
@@ -57,9 +58,6 @@ pub enum StartError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A tree of an earlier run could not be closed.
-    #[error("recovering the journal: {0}")]
-    Recovery(String),
     /// An actor did not start.
     #[error("starting: {0}")]
     Actor(String),
@@ -195,8 +193,8 @@ impl Builder {
             true => Env::simulated(self.seed.unwrap_or(0), self.plan),
             false => Env::real(self.seed, self.plan),
         };
-        let (store, recovered) = self.place.open(&env).await?;
         let sizes = Sizes::from(&self.limits);
+        let (store, recovered) = self.place.open(&env, sizes).await?;
         let options = Options { sizes, ..Options::default() };
         let faults = super::store_faults::of(&env);
         let actor = |error: ractor::SpawnErr| StartError::Actor(error.to_string());
@@ -220,22 +218,29 @@ impl Builder {
 }
 
 impl Place {
-    async fn open(&self, env: &Env) -> Result<(Box<dyn Store>, crate::journal::recover::Report), StartError> {
-        let open = |place: Self, now| -> Result<(Box<dyn Store>, crate::journal::recover::Report), StartError> {
+    /// Opens the store and ends what an earlier process left open in it.
+    async fn open(&self, env: &Env, sizes: Sizes) -> Result<(Box<dyn Store>, Vec<Recovered>), StoreError> {
+        let (place, env) = (self.clone(), env.clone());
+        let inline = env.is_simulated() || *self == Self::Memory;
+        let open = move || -> Result<(Box<dyn Store>, Vec<Recovered>), StoreError> {
             let mut store: Box<dyn Store> = match place {
                 Self::Memory => Box::new(MemoryStore::default()),
                 #[cfg(feature = "sqlite")]
-                Self::File(path, durability) => Box::new(crate::journal::SqliteStore::open(&path, durability)?),
+                Self::File(path, durability) => {
+                    let options = crate::journal::SqliteOptions { durability, ..Default::default() };
+                    Box::new(crate::journal::SqliteStore::open(&path, options)?)
+                }
             };
-            let report = crate::journal::recover::recover(store.as_mut(), now);
-            Ok((store, report.map_err(|error| StartError::Recovery(error.to_string()))?))
+            let recovered = recover(store.as_mut(), &env, sizes)?;
+            Ok((store, recovered))
         };
-        let (place, now) = (self.clone(), env.now());
-        if env.is_simulated() || *self == Self::Memory {
-            return open(place, now);
+        if inline {
+            return open();
         }
-        let opened = tokio::task::spawn_blocking(move || open(place, now)).await;
-        opened.map_err(|error| StartError::Recovery(error.to_string()))?
+        match tokio::task::spawn_blocking(open).await {
+            Ok(result) => result,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
     }
 }
 
@@ -246,7 +251,7 @@ pub struct Runtime {
     joined: tokio::task::JoinHandle<()>,
     shared: Arc<Shared>,
     trees: AtomicU32,
-    recovered: crate::journal::recover::Report,
+    recovered: Vec<Recovered>,
 }
 
 impl Runtime {
@@ -274,7 +279,7 @@ impl Runtime {
     }
 
     /// What an earlier process had left open in the journal, closed when this one started.
-    pub fn recovered(&self) -> &crate::journal::recover::Report {
+    pub fn recovered(&self) -> &[Recovered] {
         &self.recovered
     }
 
@@ -306,9 +311,9 @@ impl Runtime {
             .map(|dir| LentDirectory { name: dir.name().to_owned(), from: None, write: dir.may_write() })
             .collect();
         capsule::check_declared(&lent, root.grants())?;
-        let budget = budget.within(root.budget());
+        let budget = budget.lesser(root.budget());
         let key = self.trees.fetch_add(1, Ordering::Relaxed);
-        let mut chance = self.shared.env.ids(u64::from(key));
+        let mut chance = self.shared.env.ids_of(u64::from(key), &SessionPath::root());
         let id = TreeId::new(chance.uuid());
         let ids = Ids {
             session: Some(SessionId::new(chance.uuid())),
@@ -330,7 +335,7 @@ impl Runtime {
         let _later = self.shared.journal.append(entry(submitted));
         let prepared = members[root.name()].clone();
         let seed = ChildSeed {
-            tree: Arc::new(TreeContext { id, members }),
+            tree: Arc::new(TreeContext { id, number: u64::from(key), members }),
             path: path.clone(),
             prepared,
             task: Arc::from(task),

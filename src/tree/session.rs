@@ -157,7 +157,7 @@ impl State {
             width,
         );
         let chance = shared.env.chance(&seed.path, seed.attempt, Strand::Main);
-        let cursor = Cursor::for_session(shared.env.plan(), &seed.path, &capsule.name, seed.attempt, chance);
+        let cursor = Cursor::for_session(shared.env.plan(), &seed.path, capsule.name(), seed.attempt, chance);
         let careful = seed.lent.iter().any(|lent| lent.write) || !capsule.grants().network.is_empty();
         Self {
             money: Money::new(seed.account.clone(), seed.delegator.clone(), seed.key),
@@ -202,8 +202,8 @@ impl State {
         let seed = &self.seed;
         if seed.attempt == 1 {
             let kind = Kind::SessionStarted {
-                capsule: seed.prepared.capsule.name.clone(),
-                digest: seed.prepared.capsule.digest,
+                capsule: seed.prepared.capsule.name().to_owned(),
+                digest: seed.prepared.capsule.digest(),
                 agent: seed.prepared.agent.kind(),
                 lent: seed.lent.clone(),
                 changes_world: self.careful,

@@ -177,6 +177,12 @@ impl Fold {
         total
     }
 
+    /// The numbers the next delegation and the next call of the open session at `path` have: those of a later attempt go
+    /// on from the earlier ones.
+    pub fn next_numbers(&self, path: &SessionPath) -> (u32, u32) {
+        self.sessions.get(path).map_or((0, 0), |session| (session.next_delegation, session.next_call))
+    }
+
     /// How the root session ended, once it has.
     pub fn root_status(&self) -> Option<CompletionStatus> {
         match self.root {
