@@ -183,7 +183,7 @@ mod tests {
             "  delegates  writer",
             "  tool       send, changes the world: HERE/a.wasm (4 bytes)",
             "  world      may change something outside treeward: a failed task is not simply run again",
-            "  spends     at most 200 000 tokens, $1.50, 30m00s",
+            "  spends     at most 200 000 tokens, $1.50, 30m",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line:?} is not in\n{text}");
         }

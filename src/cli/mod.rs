@@ -26,20 +26,23 @@ use clap::{Parser, Subcommand};
     version,
     disable_help_subcommand = true,
     arg_required_else_help = true,
-    after_help = "\
-Examples:
-  treeward run examples/survey --input .     a capsule on a directory, its tree on the screen
-  treeward tree                              the latest tree again
-  treeward trace --path 0.1                  what one session did, record by record
-  treeward new mine --template guest         a capsule of your own"
+    after_help = format!("{EXAMPLES}\n\n{}", exit::HELP)
 )]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  treeward run examples/survey --input .     a capsule on a directory, its tree on the screen
+  treeward tree                              the latest tree again
+  treeward trace --path 0.1                  what one session did, record by record
+  treeward new mine --template guest         a capsule of your own";
+
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(Box<run::Args>),
     Tree(tree::Args),
     Trace(trace::Args),
     Verify(verify::Args),
@@ -52,6 +55,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match &cli.command {
+        Command::Run(args) => run::run(args),
         Command::Tree(args) => tree::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Verify(args) => verify::run(args),

@@ -62,7 +62,12 @@ impl Out {
         self.to.write_all(answer_for(answer, self.terminal).as_bytes()).map_err(lost)
     }
 
-    /// Flushes what was printed.
+    /// Sends what was printed so far.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.to.flush().map_err(lost)
+    }
+
+    /// Sends what was printed, and says whether it got there.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.to.flush().map_err(lost)
     }

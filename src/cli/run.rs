@@ -2,6 +2,7 @@
 
 mod follow;
 mod interrupts;
+mod panics;
 mod reporter;
 mod screen;
 mod summary;
@@ -24,14 +25,14 @@ use super::exit::{self, Exit};
 use super::failure::{Failure, Outcome};
 use super::out::{Out, wants_colour};
 use super::place::{DEFAULT, Place};
-use super::view::status_name;
+use super::view::{Line, Style, status_name};
 use follow::{Followed, follow};
 use interrupts::Interrupts;
 use reporter::{Mode, Reporter};
 
 /// Runs a capsule on a task, shows its tree as it grows, and prints the answer.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 pub struct Args {
     /// A directory with a capsule.toml, or a lone NAME.toml
     #[arg(value_name = "CAPSULE")]
@@ -77,8 +78,7 @@ pub struct Args {
     quiet: bool,
 }
 
-const AFTER_HELP: &str = constcat!(
-    "\
+const EXAMPLES: &str = "\
 The answer alone goes to standard output. On a terminal the tree is drawn on standard error while it grows, otherwise
 each event is a line there. Ctrl-C stops the tree in order, a second one at once.
 
@@ -86,11 +86,7 @@ Examples:
   treeward run examples/survey --input .
   treeward run examples/survey --input . --task json --quiet | jq .files
   treeward run examples/survey --input . --fault 'session path=0.1 panic'
-  treeward run mine --task-file task.md --input docs --work out --budget usd=2,depth=3 --deadline 10m
-
-",
-    exit::HELP
-);
+  treeward run mine --task-file task.md --input docs --work out --budget usd=2,depth=3 --deadline 10m";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum When {
@@ -115,10 +111,10 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 /// Runs the capsule to its end.
-pub fn run(args: Args) -> Outcome {
+pub fn run(args: &Args) -> Outcome {
     let team = Team::load(&args.capsule).map_err(|error| Failure::new(Exit::Usage, error))?;
     let task = task::task(args.task.clone(), args.task_file.clone(), Limits::default().task)?;
-    let mut builder = Runtime::builder().journal(place(&args));
+    let mut builder = Runtime::builder().journal(place(args));
     builder = variables(&team, builder);
     if let Some(seed) = args.seed {
         builder = builder.seed(seed);
@@ -126,12 +122,12 @@ pub fn run(args: Args) -> Outcome {
     if !args.faults.is_empty() {
         builder = builder.faults(Plan::new(args.faults.clone()));
     }
-    let submission = submission(team, task, &args);
+    let submission = submission(team, task, args);
     let threads = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Crashed, format!("no threads to run on: {error}")))?;
-    let outcome = threads.block_on(carry_out(builder, submission, &args));
+    let outcome = threads.block_on(carry_out(builder, submission, args));
     // What still blocks a thread by now (a read of a dead network file system) does not keep the process.
     threads.shutdown_timeout(Duration::from_millis(200));
     outcome
@@ -176,13 +172,18 @@ fn submission(team: Team, task: String, args: &Args) -> Submission {
 }
 
 async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Outcome {
+    let panics = panics::keep();
     let mut interrupts = Interrupts::listen()
         .map_err(|error| Failure::new(Exit::Crashed, format!("signals cannot be received: {error}")))?;
     let mode = Mode::choose(args.json, args.quiet, std::io::stderr().is_terminal());
     let mut reporter = Reporter::new(mode, std::io::stderr().is_terminal() && wants_colour());
     let runtime = builder.start().await.map_err(not_started)?;
     for recovered in runtime.recovered() {
-        reporter.notice(&format!("note: {} had been killed; it was ended as {}", recovered.tree, status_name(recovered.status)));
+        reporter.notice(&format!(
+            "note: {} had been killed; it was ended as {}",
+            recovered.tree,
+            status_name(recovered.status)
+        ));
     }
     let tree = match runtime.submit(submission).await {
         Ok(tree) => tree,
@@ -203,7 +204,8 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
     }
     let lost = |error| {
         let saved = "what was acknowledged is safe; the next run with this journal ends what was left open";
-        Failure::new(Exit::Journal, error).help(format!("{saved}; `treeward verify{}` checks it", args.journal.option()))
+        Failure::new(Exit::Journal, error)
+            .help(format!("{saved}; `treeward verify{}` checks it", args.journal.option()))
     };
     let completion = completion.map_err(lost)?;
     let exit = Exit::of(completion.status, interrupts.count() > 0);
@@ -214,7 +216,8 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
     }
     out.finish()?;
     if matches!(mode, Mode::Screen | Mode::Lines) {
-        let lines = summary::summary(reporter.tree(), id, &args.journal, &completion);
+        panics.try_iter().for_each(|panic| reporter.say(&Line::new().with(Style::Dim, &format!("panic: {panic}"))));
+        let lines = summary::summary(reporter.tree(), id, &args.journal);
         lines.iter().for_each(|line| reporter.say(line));
     } else if completion.status != CompletionStatus::Ok && !args.json {
         let why = completion.detail.as_deref().unwrap_or("it gave no reason");
@@ -243,7 +246,7 @@ fn completion_json(id: treeward::ids::TreeId, completion: &Completion, exit: Exi
 fn not_started(error: StartError) -> Failure {
     match error {
         StartError::Actor(_) => Failure::new(Exit::Crashed, error),
-        StartError::Store(_) | StartError::Recovery(_) => Failure::new(Exit::Journal, error),
+        StartError::Store(_) => Failure::new(Exit::Journal, error),
     }
 }
 

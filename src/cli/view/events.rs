@@ -5,7 +5,7 @@ use std::time::Duration;
 use treeward::capsule::{Budget, Usage};
 use treeward::env::Timestamp;
 use treeward::ids::Strand;
-use treeward::journal::{Body, CallOutcome, CompletionStatus, Decision, Kind, LentDirectory, QuestionOutcome};
+use treeward::journal::{Body, CallOutcome, CompletionStatus, Decision, Kind, LentDirectory, QuestionOutcome, Text};
 
 use super::fold::{class_name, outcome_name, status_name, text};
 use super::{Line, Style, count, one_line, time, usd};
@@ -78,6 +78,7 @@ fn books(kind: &Kind) -> Option<String> {
         Kind::GateAsked { tool } => one_line(tool, TEXT),
         Kind::GateDecided { decision: Decision::Allow, by, .. } => format!("allowed by {}", one_line(by, TEXT)),
         Kind::BudgetReserved { slice } => format!("set aside: {}", budget(slice)),
+        Kind::BudgetCapped { cap } => format!("capped to what is left: {}", budget(cap)),
         Kind::BudgetSettled { spent, estimated } => {
             format!("spent {}{}", usage(spent), if *estimated { " (estimated)" } else { "" })
         }
@@ -120,7 +121,7 @@ fn happening(kind: &Kind) -> (Style, String) {
             Style::Warn,
             format!("starts again in {} ({})", time(Duration::from_millis(*after_ms)), class_name(*class)),
         ),
-        Kind::TaskSubmitted { task } => (Style::Plain, format!("task: {}", text(task))),
+        Kind::TaskSubmitted { task } => (Style::Plain, named("task", task)),
         Kind::TaskEnded { status, answer, detail } => {
             let answer = answer.as_ref().map(|answer| format!(": {}", text(answer))).unwrap_or_default();
             (ending(*status), format!("{}{answer}{}", status_name(*status), with(detail.as_deref())))
@@ -147,10 +148,9 @@ fn happening(kind: &Kind) -> (Style, String) {
         }
         Kind::Delegated { child, capsule, task, lent: directories, .. } => (
             Style::Plain,
-            format!("delegates to {child} {}: {}{}", one_line(capsule, TEXT), text(task), lent(directories)),
+            named(&format!("delegates to {child} {}", one_line(capsule, TEXT)), task) + &lent(directories),
         ),
         Kind::Queued { limit } => (Style::Dim, format!("waits for a place ({})", one_line(limit, TEXT))),
-        Kind::BudgetCapped { cap } => (Style::Dim, format!("capped to what is left: {}", budget(cap))),
         Kind::BudgetExhausted { key, asked, left } => {
             (Style::Warn, format!("budget exhausted: {} asked {asked}, left {left}", one_line(key, TEXT)))
         }
@@ -167,6 +167,12 @@ fn happening(kind: &Kind) -> (Style, String) {
         Kind::Note { key, text: said } => (Style::Plain, format!("{}: {}", one_line(key, TEXT), text(said))),
         other => (Style::Plain, other.name().to_owned()),
     }
+}
+
+/// `what: text`, or `what` alone where the text is empty.
+fn named(what: &str, said: &Text) -> String {
+    let said = text(said);
+    if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") }
 }
 
 fn lent(directories: &[LentDirectory]) -> String {

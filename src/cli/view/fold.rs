@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use treeward::capsule::Usage;
 use treeward::env::Timestamp;
 use treeward::ids::{SessionPath, Strand};
-use treeward::journal::{Body, CallOutcome, CompletionStatus, Decision, Kind, Text};
+use treeward::journal::{Body, CallOutcome, CompletionStatus, Decision, Kind, Reporter, Text};
 use treeward::supervision::ExitClass;
 
 use super::one_line;
@@ -68,6 +68,8 @@ pub struct Node {
     pub doing: Option<String>,
     /// Why it did not answer, or why its last attempt ended.
     pub detail: Option<String>,
+    /// It is over, and not by its own report: it crashed, or was closed with something above it.
+    pub unreported: bool,
 }
 
 impl Tree {
@@ -133,8 +135,9 @@ impl Tree {
                 node.state = State::Queued;
                 node.doing = Some(one_line(&format!("waits for a place ({limit})"), KEPT));
             }
-            Kind::DelegationEnded { status, detail, attempts, .. } => {
+            Kind::DelegationEnded { status, detail, attempts, by, .. } => {
                 let node = self.node(&subject);
+                node.unreported = *by != Reporter::Child;
                 node.attempts = node.attempts.max(*attempts);
                 node.end(*status, detail.as_deref());
             }
@@ -165,7 +168,10 @@ impl Node {
                 let n = self.faults.take().map_or(0, |(n, _)| n).saturating_add(1);
                 self.faults = Some((n, one_line(&format!("{point} {action}"), KEPT)));
             }
-            Kind::SessionEnded { status, .. } => self.end(*status, None),
+            Kind::SessionEnded { status, by } => {
+                self.unreported = *by != Reporter::Child;
+                self.end(*status, None);
+            }
             // The rest only says how it got there.
             _ if self.is_over() => {}
             Kind::SessionStarted { capsule, .. } => {

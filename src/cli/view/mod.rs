@@ -19,8 +19,11 @@ pub fn time(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0 => format!("{}ms", duration.as_millis()),
+        1..60 if duration.subsec_millis() < 100 => format!("{seconds}s"),
         1..60 => format!("{}.{}s", seconds, duration.subsec_millis() / 100),
+        60..3600 if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ if seconds % 3600 < 60 => format!("{}h", seconds / 3600),
         _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
     }
 }
@@ -58,7 +61,8 @@ mod tests {
     fn numbers_read_well() {
         assert_eq!(time(Duration::from_micros(999)), "0ms");
         assert_eq!(time(Duration::from_millis(12_345)), "12.3s");
-        assert_eq!(time(Duration::from_secs(61)), "1m01s");
+        assert_eq!((time(Duration::from_secs(5)), time(Duration::from_secs(60))), ("5s".into(), "1m".into()));
+        assert_eq!((time(Duration::from_secs(61)), time(Duration::from_secs(3605))), ("1m01s".into(), "1h".into()));
         assert_eq!(time(Duration::from_secs(7_260)), "2h01m");
         assert_eq!((grouped(0), grouped(999), grouped(1_234_567)), ("0".into(), "999".into(), "1 234 567".into()));
         assert_eq!((usd(0), usd(1_500_000), usd(12)), ("$0.00".into(), "$1.50".into(), "$0.000012".into()));
