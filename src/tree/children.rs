@@ -238,7 +238,8 @@ impl Children {
 
     /// Whether a fault strikes a message to or from this child; it is recorded.
     fn strike(&mut self, key: u32, point: Point) -> Option<Action> {
-        let strike = self.child(key).cursor.strike(point, None)?;
+        // One that has ended may be forgotten before its actor's exit comes in.
+        let strike = self.list.get_mut(&key)?.cursor.strike(point, None)?;
         let (scribe, strand) = self.own_scribe(key);
         scribe.struck(strand, &strike);
         Some(strike.action)
@@ -547,11 +548,24 @@ impl Children {
         };
         match session::spawn(args, delegator.cell()).await {
             Ok(actor) => {
+                let started = (attempt == 1).then(|| Kind::SessionStarted {
+                    capsule: seed.prepared.capsule.name().to_owned(),
+                    digest: seed.prepared.capsule.digest(),
+                    agent: seed.prepared.agent.kind(),
+                    lent: seed.lent.clone(),
+                    changes_world: seed.prepared.changes_world(),
+                });
                 child.vigil = Some(vigil);
                 let id = actor.get_id();
-                let _gone = actor.cast(SessionMessage::Begin);
-                child.actor = Some(actor);
+                child.actor = Some(actor.clone());
                 self.actors.insert(id, (key, attempt));
+                if let Some(started) = started {
+                    let scribe = self.child_scribe(key, attempt);
+                    scribe.say(Strand::Main, started);
+                    scribe.say(Strand::Main, Kind::TaskStarted {});
+                }
+                // Only now, so that nothing it says comes before its own start.
+                let _gone = actor.cast(SessionMessage::Begin);
                 Some(Event::Started { attempt })
             }
             Err(error) => Some(Event::StartFailed {

@@ -80,6 +80,13 @@ pub(crate) struct Prepared {
     pub(crate) tools: BTreeMap<String, PreparedTool>,
 }
 
+impl Prepared {
+    /// Whether its grants alone let an agent change the world between two calls: it can write, or reach the network.
+    pub(crate) fn changes_world(&self) -> bool {
+        self.capsule.grants().change_the_world()
+    }
+}
+
 /// What thinks in a session.
 pub(crate) enum Thinker {
     /// A Rust function.

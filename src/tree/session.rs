@@ -158,7 +158,7 @@ impl State {
         );
         let chance = shared.env.chance(&seed.path, seed.attempt, Strand::Main);
         let cursor = Cursor::for_session(shared.env.plan(), &seed.path, capsule.name(), seed.attempt, chance);
-        let careful = seed.lent.iter().any(|lent| lent.write) || !capsule.grants().network.is_empty();
+        let careful = seed.prepared.changes_world();
         Self {
             money: Money::new(seed.account.clone(), seed.delegator.clone(), seed.key),
             numbers: seed.numbers,
@@ -199,18 +199,6 @@ impl State {
     }
 
     fn begin(&mut self) {
-        let seed = &self.seed;
-        if seed.attempt == 1 {
-            let kind = Kind::SessionStarted {
-                capsule: seed.prepared.capsule.name().to_owned(),
-                digest: seed.prepared.capsule.digest(),
-                agent: seed.prepared.agent.kind(),
-                lent: seed.lent.clone(),
-                changes_world: self.careful,
-            };
-            self.scribe.say(Strand::Main, kind);
-            self.scribe.say(Strand::Main, Kind::TaskStarted {});
-        }
         let strike = self.cursor.strike(Point::Agent, None);
         if let Some(strike) = &strike {
             self.scribe.struck(Strand::Main, strike);
