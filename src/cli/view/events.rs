@@ -24,14 +24,21 @@ const TEXT: usize = 100;
 
 /// A record as a line; `None` where it is not told at this detail. `start` is when the tree's first record was taken.
 pub fn event(body: &Body, seq: u64, at: Timestamp, start: Timestamp, detail: Detail) -> Option<Line> {
-    let (style, what) = told(&body.kind, detail)?;
+    let (style, what) = told(body, detail)?;
     let after = time(Duration::from_micros(at.saturating_sub(start)));
     let mut line = Line::new();
     if detail == Detail::Everything {
         line.push(Style::Dim, &format!("{seq:>6} "));
     }
     line.push(Style::Dim, &format!("{after:>7}  "));
-    line.push(Style::Strong, &format!("{:<8}", body.path.to_string()));
+    // For somebody watching, how a delegation went is news of the child.
+    let subject = match (detail, body.strand) {
+        (Detail::Watching, Strand::Delegation(index)) if !matches!(body.kind, Kind::Delegated { .. }) => {
+            body.path.child(index)
+        }
+        _ => body.path.clone(),
+    };
+    line.push(Style::Strong, &format!("{:<8}", subject.to_string()));
     if detail == Detail::Everything {
         let strand = match body.attempt {
             0 | 1 => body.strand.to_string(),
@@ -39,10 +46,6 @@ pub fn event(body: &Body, seq: u64, at: Timestamp, start: Timestamp, detail: Det
         };
         line.push(Style::Dim, &format!(" {strand:<14}"));
         line.push(style, &format!(" {:<19}", body.kind.name()));
-    } else if let Strand::Delegation(index) = body.strand
-        && !matches!(body.kind, Kind::Delegated { .. })
-    {
-        line.push(Style::Plain, &format!(" child {}:", body.path.child(index)));
     }
     if !what.is_empty() {
         line.push(if detail == Detail::Everything { Style::Plain } else { style }, &format!(" {what}"));
@@ -63,11 +66,22 @@ fn with(detail: Option<&str>) -> String {
 }
 
 /// What a record tells, and how it stands out.
-fn told(kind: &Kind, detail: Detail) -> Option<(Style, String)> {
-    match books(kind) {
-        Some(_) if detail == Detail::Watching => None,
-        Some(what) => Some((Style::Dim, what)),
-        None => Some(happening(kind)),
+fn told(body: &Body, detail: Detail) -> Option<(Style, String)> {
+    let watching = detail == Detail::Watching;
+    match (&body.kind, books(&body.kind)) {
+        (_, Some(_)) if watching => None,
+        (_, Some(what)) => Some((Style::Dim, what)),
+        // Said once: by the delegation's ending, and of the root by the answer itself.
+        (Kind::TaskEnded { status, .. }, _)
+            if watching && (body.path.depth() > 0 || *status == CompletionStatus::Ok) =>
+        {
+            None
+        }
+        (Kind::SessionStarted { capsule, .. }, _) if watching => {
+            Some((Style::Busy, format!("{} starts", one_line(capsule, TEXT))))
+        }
+        (Kind::TaskSubmitted { task }, _) if watching && text(task).is_empty() => None,
+        (kind, None) => Some(happening(kind)),
     }
 }
 

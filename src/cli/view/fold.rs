@@ -56,7 +56,7 @@ pub enum State {
 pub struct Node {
     /// Its capsule's name.
     pub capsule: String,
-    /// Its task, shortened to one line.
+    /// Its task, shortened to one line; the directory it was lent where it has no task.
     pub task: String,
     /// Where it stands.
     pub state: State,
@@ -125,10 +125,17 @@ impl Tree {
                 self.ended = Some(*status);
                 self.refused = *refused;
             }
-            Kind::Delegated { capsule, task, .. } => {
+            Kind::Delegated { capsule, task, lent, .. } => {
                 let node = self.node(&subject);
                 node.capsule = one_line(capsule, KEPT);
                 node.task = text(task);
+                if node.task.is_empty() {
+                    node.task = lent
+                        .iter()
+                        .find_map(|dir| dir.from.as_ref())
+                        .map(|from| one_line(from, KEPT))
+                        .unwrap_or_default();
+                }
             }
             Kind::Queued { limit } => {
                 let node = self.node(&subject);
