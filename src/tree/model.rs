@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! The rules of ending as an executable model, explored exhaustively.
 //!
 //! The real [`Delegation`], [`Life`], [`records`] and [`Fold`] are put together with mailboxes and a hostile world: at every
@@ -508,3 +509,6 @@ fn every_order_of_events_ends_everything_exactly_once() {
     let worlds = explore(2);
     assert!(worlds > 10_000, "only {worlds} worlds: the model has lost its hostility");
 }
+=======
+
+>>>>>>> fault
