@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! The rules of ending as an executable model, explored exhaustively.
 //!
 //! The real [`Delegation`], [`Life`], [`records`] and [`Fold`] are put together with mailboxes and a hostile world: at every
@@ -509,6 +508,3 @@ fn every_order_of_events_ends_everything_exactly_once() {
     let worlds = explore(2);
     assert!(worlds > 10_000, "only {worlds} worlds: the model has lost its hostility");
 }
-=======
-
->>>>>>> fault
