@@ -18,7 +18,7 @@ use super::delegation::{Delegation, Effect, Event, StopCause};
 use super::endings::{Origin, records};
 use super::life::{Life, LifeEffect, LifeEvent};
 use super::report::Outcome;
-use crate::capsule::Budget;
+use crate::capsule::{Budget, Usage};
 use crate::ids::{Digest, SessionPath, Strand};
 use crate::journal::{AgentKind, Closing, Fold, Kind, Reporter, SCHEMA, Scope, Text, Verdict};
 use crate::supervision::{ExitClass, Rerun, RestartSpec, RestartType, StopTimes};
@@ -44,7 +44,6 @@ enum Pending {
     Rested { attempt: u32 },
     GiveUp { attempt: u32 },
     ReportAgain,
-    Deadline,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -58,6 +57,8 @@ struct Actor {
     /// Its one delegation, once it has made it; with how many it has made in all attempts.
     delegation: Option<Delegation>,
     made: u32,
+    /// Something is set aside for it.
+    reserved: bool,
     inbox: VecDeque<Message>,
 }
 
@@ -105,6 +106,7 @@ impl World {
             aborted: false,
             delegation: None,
             made: 0,
+            reserved: false,
             inbox: VecDeque::new(),
         };
         let mut world = Self {
@@ -185,6 +187,7 @@ impl World {
                     aborted: false,
                     delegation: None,
                     made,
+                    reserved: false,
                     inbox: VecDeque::new(),
                 };
                 events.push_back(Event::Started { attempt });
@@ -214,6 +217,14 @@ impl World {
                 }
             }
             Effect::AttemptEnded { .. } | Effect::Restarted { .. } => {}
+        }
+    }
+
+    /// What was set aside for the delegation comes back: its completion was taken, or nobody will take it.
+    fn settle(&mut self, level: usize) {
+        if std::mem::take(&mut self.actors[level].reserved) {
+            let (path, attempt, strand) = self.origin(level).place();
+            self.append((path, attempt, strand, Kind::BudgetSettled { spent: Usage::default(), estimated: false }));
         }
     }
 
@@ -261,7 +272,7 @@ impl World {
                     }
                     LifeEffect::Report { outcome } => {
                         self.pending[level].insert(Pending::ReportAgain);
-                        // Its completion, where it was not taken: see `State::settle_all`.
+                        self.settle(level);
                         let attempt = self.actors[level].attempt;
                         self.send(level - 1, Message::Report { attempt, outcome });
                     }
@@ -392,6 +403,7 @@ impl World {
         };
         self.append((by.clone(), attempt, strand, delegated));
         self.append((by, attempt, strand, Kind::BudgetReserved { slice: Budget { tokens: Some(1), ..Budget::default() } }));
+        self.actors[level].reserved = true;
         self.actors[level].delegation = Some(Delegation::new(spec()));
         self.happened(clock, level, Event::Admitted);
     }
@@ -426,11 +438,6 @@ impl World {
                         w.send(level, again);
                     }
                 }
-                Pending::Deadline => w.happened(
-                    clock,
-                    level,
-                    Event::Stop { cause: StopCause::Deadline, times: clock.times() },
-                ),
             }
         });
     }
