@@ -18,3 +18,4 @@ mod journal_verify;
 mod journal_writer;
 mod supervision_contract;
 mod support;
+mod survey;
