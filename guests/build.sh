@@ -30,7 +30,26 @@ components() {
     cat <<LIST
 examples/survey/reader.wasm reader
 examples/survey/survey.wasm survey
+tests/guests/script/script.wasm script
+tests/guests/echo-tool/echo-tool.wasm echo-tool
+tests/guests/fetch/fetch.wasm fetch
 LIST
+}
+
+all() {
+    components | sed 's/ .*//'
+    echo "$TEMPLATE"
+}
+
+# The template as `treeward new` writes it, built as its user would. A workspace of its own.
+TEMPLATE=templates/guest/guest.wasm
+write_template() {
+    project=$build/template
+    mkdir -p "$project/src" "$project/wit"
+    cp "$repository"/wit/*.wit "$project/wit/"
+    for file in Cargo.toml.in Cargo.lock src/lib.rs; do
+        sed 's/{{name}}/guest/g' "$repository/templates/guest/$file" >"$project/${file%.in}"
+    done
 }
 
 # Finds a compiler that can build for wasm: a target that rustup installed, or Debian's rustc with the library's sources.
@@ -75,17 +94,25 @@ build_into() {
     (cd "$here" && cargo build --locked --quiet --release --target "$TARGET" $std \
         $(components | sed 's/.* /--package /'))
     components | while read -r component crate; do
-        mkdir -p "$1/$(dirname "$component")"
-        module=$build/$TARGET/release/$(printf %s "$crate" | tr - _).wasm
-        "$build/debug/componentize" "$module" "$1/$component"
+        componentize "$crate" "$1/$component"
     done
+    write_template
+    # shellcheck disable=SC2086  # words on purpose
+    (cd "$build/template" && cargo build --locked --quiet --release --target "$TARGET" $std)
+    componentize guest "$1/$TEMPLATE"
+}
+
+# The module of crate $1 into the component $2.
+componentize() {
+    mkdir -p "$(dirname "$2")"
+    "$build/debug/componentize" "$build/$TARGET/release/$(printf %s "$1" | tr - _).wasm" "$2"
 }
 
 case ${1:-} in
 '')
     find_toolchain
     build_into "$repository"
-    (cd "$repository" && components | while read -r component _; do wc -c "$component"; done)
+    (cd "$repository" && all | while read -r component; do wc -c "$component"; done)
     ;;
 --check)
     find_toolchain
@@ -96,7 +123,7 @@ case ${1:-} in
     trap 'rm -rf "$fresh"' EXIT
     build_into "$fresh"
     passed=0 failed=0
-    while read -r component _; do
+    while read -r component; do
         if cmp -s "$fresh/$component" "$repository/$component"; then
             passed=$((passed + 1))
         else
@@ -104,7 +131,7 @@ case ${1:-} in
             say "$component is not what its source builds: run guests/build.sh and commit it"
         fi
     done <<LIST
-$(components)
+$(all)
 LIST
     echo "components: $passed passed, $failed failed"
     [ "$failed" -eq 0 ]

@@ -7,9 +7,9 @@ use tokio::sync::Semaphore;
 
 use crate::agent::Agent;
 use crate::capsule::Capsule;
-use crate::env::Env;
 #[cfg(feature = "guest")]
 use crate::capsule::Grants;
+use crate::env::Env;
 #[cfg(feature = "guest")]
 use crate::guest::{AgentComponent, EngineError, GuestConfig, Guests, ToolComponent};
 use crate::ids::TreeId;

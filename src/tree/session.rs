@@ -9,9 +9,9 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, Supervisi
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::calls::Wanted;
 use super::children::{Children, Ended, exit_of};
 use super::context::{Prepared, Shared, TreeContext};
-use super::calls::Wanted;
 use super::delegation::StopCause;
 use super::joins::Joins;
 use super::life::{Life, LifeEffect, LifeEvent};

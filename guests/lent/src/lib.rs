@@ -102,6 +102,19 @@ impl Directory {
         Ok(File { file: file.map_err(Fault)?, offset: 0 })
     }
 
+    /// All of a file below it. For files known to be small.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
+        let mut file = self.open(path)?;
+        let mut all = Vec::new();
+        loop {
+            let piece = file.read()?;
+            if piece.is_empty() {
+                return Ok(all);
+            }
+            all.extend(piece);
+        }
+    }
+
     /// Writes a file below it, in place of what was there.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<(), Fault> {
         let flags = OpenFlags::CREATE | OpenFlags::TRUNCATE;

@@ -9,7 +9,6 @@ use agent::types::{Completion, CompletionStatus, DelegationRequest, Lend, Refusa
 use figures::{Figures, Outcome, Report, table};
 use lent::{Directory, Kind};
 
-
 struct Survey;
 
 impl Guest for Survey {
