@@ -19,3 +19,4 @@ mod journal_writer;
 mod supervision_contract;
 mod support;
 mod survey;
+mod survey_agrees;
