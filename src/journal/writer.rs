@@ -226,6 +226,7 @@ impl State {
         let mut sealed = match open.line.seal(event, ids, self.env.now(), self.options.sizes) {
             Ok(sealed) => sealed,
             Err(refused) => {
+                tracing::debug!(%refused, "a record was refused");
                 wait.tell(Err(AppendError::Refused(Box::new(refused))));
                 return false;
             }
