@@ -1,15 +1,16 @@
 //! Outgoing HTTP: to the listed hosts, each request asked of the gate first and its end reported.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Uri;
 use http_body_util::BodyExt;
 use wasmtime_wasi::runtime::poll_noop;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks, default_send_request};
 
 use crate::agent::Session;
+use crate::capsule::Host;
 
 /// How long a connection may take to stand, at most.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -20,30 +21,10 @@ const BETWEEN: Duration = Duration::from_secs(60);
 /// Bytes of a URL.
 const URL: usize = 8 << 10;
 
-/// Where requests may go: a scheme, a host and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin(String, String, u16);
-
-impl Origin {
-    /// The origin of an absolute URL; `None` where it has none.
-    pub(super) fn of(uri: &Uri) -> Option<Self> {
-        let scheme = uri.scheme_str()?;
-        let port = match (uri.port_u16(), scheme) {
-            (Some(port), _) => port,
-            (None, "https") => 443,
-            (None, "http") => 80,
-            (None, _) => return None,
-        };
-        // A user name before the host makes one URL look like another.
-        let plain = !uri.authority()?.as_str().contains('@');
-        plain.then(|| Self(scheme.to_owned(), uri.host().unwrap_or_default().to_ascii_lowercase(), port))
-    }
-}
-
 /// The hosts a guest may reach, and whom to ask.
 pub(super) struct Outgoing {
     pub(super) session: Session,
-    pub(super) hosts: Arc<[Origin]>,
+    pub(super) hosts: Arc<BTreeSet<Host>>,
 }
 
 /// What a response is, besides its head: the rest of the exchange.
@@ -63,11 +44,11 @@ impl WasiHttpHooks for Outgoing {
             if url.len() > URL {
                 return Err(Error::HttpRequestUriTooLong);
             }
-            let asked = session.http(request.method().to_string(), url).await;
+            let asked = session.http(request.method().to_string(), url.clone()).await;
             let Ok(Ok(call)) = asked else { return Err(Error::HttpRequestDenied) };
             let open = Open { session, call, over: false };
             // The gate has decided by the same list; this holds where a gate does not.
-            if !Origin::of(request.uri()).is_some_and(|origin| hosts.contains(&origin)) {
+            if !Host::of_url(&url).is_ok_and(|host| hosts.contains(&host)) {
                 return open
                     .end(Err("not a host listed under grants.network".to_owned()), Err(Error::HttpRequestDenied))
                     .await;
@@ -136,23 +117,14 @@ mod tests {
     use crate::agent::{Call, Credit, Port, Refusal};
     use crate::ids::SessionPath;
 
-    #[test]
-    fn an_origin_is_the_same_however_it_is_spelled_and_no_other() {
-        let origin = |url: &str| Origin::of(&url.parse().unwrap());
-        assert_eq!(origin("https://Api.example.com/x?y"), origin("https://api.example.com:443"));
-        assert_ne!(origin("http://api.example.com"), origin("https://api.example.com"));
-        assert_ne!(origin("http://a:81"), origin("http://a"));
-        assert_eq!(origin("https://api.example.com@evil.org/"), None);
-        assert_eq!(origin("ftp://a"), None);
-        assert_eq!(origin("/relative"), None);
-    }
+    type Ended = (u32, Result<u16, String>);
 
     /// A gate that allows all or nothing, and hears how it went.
     #[derive(Clone, Default)]
     struct Gate {
         denies: bool,
         asked: Arc<Mutex<Vec<String>>>,
-        ended: Arc<Mutex<Vec<(u32, Result<u16, String>)>>>,
+        ended: Arc<Mutex<Vec<Ended>>>,
     }
 
     impl Port for Gate {
@@ -172,7 +144,7 @@ mod tests {
 
     impl Gate {
         fn send(&self, hosts: &[&str], url: &str) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send>> {
-            let hosts = hosts.iter().map(|host| Origin::of(&host.parse().unwrap()).unwrap()).collect();
+            let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect::<BTreeSet<Host>>().into();
             let session = Session::new(Arc::new(self.clone()), SessionPath::root(), 1 << 20);
             let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
             let request = http::Request::get(url).body(body).unwrap();

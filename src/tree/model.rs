@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! The rules of ending as an executable model, explored exhaustively.
 //!
 //! The real [`Delegation`], [`Life`], [`records`] and [`Fold`] are put together with mailboxes and a hostile world: at every
@@ -19,7 +18,7 @@ use super::delegation::{Delegation, Effect, Event, StopCause};
 use super::endings::{Origin, records};
 use super::life::{Life, LifeEffect, LifeEvent};
 use super::report::Outcome;
-use crate::capsule::Budget;
+use crate::capsule::{Budget, Usage};
 use crate::ids::{Digest, SessionPath, Strand};
 use crate::journal::{AgentKind, Closing, Fold, Kind, Reporter, SCHEMA, Scope, Text, Verdict};
 use crate::supervision::{ExitClass, Rerun, RestartSpec, RestartType, StopTimes};
@@ -39,13 +38,21 @@ enum Message {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 enum Pending {
     /// The supervisor hears that the actor of this attempt is gone.
-    Exit { attempt: u32, killed: bool },
+    Exit {
+        attempt: u32,
+        killed: bool,
+    },
     /// Nothing of this attempt is left: only once that is so.
-    Gone { attempt: u32 },
-    Rested { attempt: u32 },
-    GiveUp { attempt: u32 },
+    Gone {
+        attempt: u32,
+    },
+    Rested {
+        attempt: u32,
+    },
+    GiveUp {
+        attempt: u32,
+    },
     ReportAgain,
-    Deadline,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -59,6 +66,8 @@ struct Actor {
     /// Its one delegation, once it has made it; with how many it has made in all attempts.
     delegation: Option<Delegation>,
     made: u32,
+    /// Something is set aside for it.
+    reserved: bool,
     inbox: VecDeque<Message>,
 }
 
@@ -106,6 +115,7 @@ impl World {
             aborted: false,
             delegation: None,
             made: 0,
+            reserved: false,
             inbox: VecDeque::new(),
         };
         let mut world = Self {
@@ -186,16 +196,17 @@ impl World {
                     aborted: false,
                     delegation: None,
                     made,
+                    reserved: false,
                     inbox: VecDeque::new(),
                 };
                 events.push_back(Event::Started { attempt });
             }
             Effect::Tell { cause, times } => self.send(below, Message::Stop { cause, times: times.one_level_down() }),
-            Effect::GiveUpAt { attempt, .. } => drop(self.pending[level].insert(Pending::GiveUp { attempt })),
-            Effect::Rest { attempt, .. } => drop(self.pending[level].insert(Pending::Rested { attempt })),
+            Effect::GiveUpAt { attempt, .. } => self.later(level, Pending::GiveUp { attempt }),
+            Effect::Rest { attempt, .. } => self.later(level, Pending::Rested { attempt }),
             Effect::Dismiss => self.kill(below, false),
             Effect::Kill => self.kill(below, true),
-            Effect::ConfirmGone { attempt } => drop(self.pending[level].insert(Pending::Gone { attempt })),
+            Effect::ConfirmGone { attempt } => self.later(level, Pending::Gone { attempt }),
             Effect::CloseBelow { attempt, class } => {
                 let closing = Closing {
                     scope: Scope::Inside,
@@ -216,6 +227,18 @@ impl World {
             }
             Effect::AttemptEnded { .. } | Effect::Restarted { .. } => {}
         }
+    }
+
+    /// What was set aside for the delegation comes back: its completion was taken, or nobody will take it.
+    fn settle(&mut self, level: usize) {
+        if std::mem::take(&mut self.actors[level].reserved) {
+            let (path, attempt, strand) = self.origin(level).place();
+            self.append((path, attempt, strand, Kind::BudgetSettled { spent: Usage::default(), estimated: false }));
+        }
+    }
+
+    fn later(&mut self, level: usize, pending: Pending) {
+        self.pending[level].insert(pending);
     }
 
     fn send(&mut self, level: usize, message: Message) {
@@ -262,7 +285,7 @@ impl World {
                     }
                     LifeEffect::Report { outcome } => {
                         self.pending[level].insert(Pending::ReportAgain);
-                        // Its completion, where it was not taken: see `State::settle_all`.
+                        self.settle(level);
                         let attempt = self.actors[level].attempt;
                         self.send(level - 1, Message::Report { attempt, outcome });
                     }
@@ -311,7 +334,7 @@ impl World {
             }
             for pending in &self.pending[level] {
                 if actor.alive {
-                    self.fire(clock, level, pending, &mut step);
+                    self.fire(level, pending, &mut step);
                 }
             }
             if level > 0 && actor.alive && actor.agent && !actor.aborted {
@@ -392,18 +415,18 @@ impl World {
             deadline_ms: 1,
         };
         self.append((by.clone(), attempt, strand, delegated));
-        self.append((by, attempt, strand, Kind::BudgetReserved { slice: Budget { tokens: Some(1), ..Budget::default() } }));
+        self.append((
+            by,
+            attempt,
+            strand,
+            Kind::BudgetReserved { slice: Budget { tokens: Some(1), ..Budget::default() } },
+        ));
+        self.actors[level].reserved = true;
         self.actors[level].delegation = Some(Delegation::new(spec()));
         self.happened(clock, level, Event::Admitted);
     }
 
-    fn fire(
-        &self,
-        clock: &Clock,
-        level: usize,
-        pending: &Pending,
-        step: &mut impl FnMut(String, &dyn Fn(&mut World)),
-    ) {
+    fn fire(&self, level: usize, pending: &Pending, step: &mut impl FnMut(String, &dyn Fn(&mut World))) {
         if matches!(pending, Pending::Gone { .. }) && !self.nothing_left_below(level + 1) {
             return;
         }
@@ -427,11 +450,6 @@ impl World {
                         w.send(level, again);
                     }
                 }
-                Pending::Deadline => w.happened(
-                    clock,
-                    level,
-                    Event::Stop { cause: StopCause::Deadline, times: clock.times() },
-                ),
             }
         });
     }
@@ -509,6 +527,3 @@ fn every_order_of_events_ends_everything_exactly_once() {
     let worlds = explore(2);
     assert!(worlds > 10_000, "only {worlds} worlds: the model has lost its hostility");
 }
-=======
-
->>>>>>> fault

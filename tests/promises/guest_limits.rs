@@ -94,8 +94,8 @@ async fn texts_beyond_their_limit_are_not_taken() {
     // 2 MiB emitted, then 20 MiB emitted and answered: the first is above its own limit, the others above any.
     for (then, limit) in [
         ("(call $emit (i32.const 0) (i32.const 2097152)) (unreachable)", "limits.body"),
-        ("(call $emit (i32.const 0) (i32.const 20971520)) (unreachable)", ""),
-        ("(call $reply (i32.const 0) (i32.const 0) (i32.const 20971520))", ""),
+        ("(call $emit (i32.const 0) (i32.const 20971520)) (unreachable)", "limits.answer_whole"),
+        ("(call $reply (i32.const 0) (i32.const 0) (i32.const 20971520))", "limits.answer_whole"),
     ] {
         let body = format!("(func $body (param i32 i32) (result i32) {pages} {then})");
         let fake = FakeSession::new(Treatment::Answer);
@@ -147,6 +147,16 @@ async fn running_time_ends_with_the_key_that_limits_it() {
         assert!(detail.contains("limits.running") && detail.contains("50ms"), "{detail}");
         assert_eq!(run(&guests, ECHO, "next", nothing()).await, Exit::Answered(Ok("next".into())));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_simulation_a_deadline_strikes_a_guest_that_spins() {
+    let guests = guests(true);
+    let spin = load(&guests, SPIN).await;
+    let spinning = spin.run(FakeSession::new(Treatment::Answer).session(), "".into(), nothing(), None);
+    let from = Instant::now();
+    assert!(tokio::time::timeout(Duration::from_secs(5), spinning).await.is_err());
+    assert_eq!(from.elapsed(), Duration::from_secs(5));
 }
 
 #[tokio::test]
