@@ -4,7 +4,8 @@
 //! guest sees its lent directories, its named variables, a clock and chance from [`Env`](crate::env::Env), outgoing HTTP
 //! to the listed hosts, and its session; nothing else. It is killed by dropping the future that runs it.
 //!
-//! What isolation cannot hold: a host stack overflow or an allocator that aborts ends the process.
+//! What isolation cannot hold: a host stack overflow or an allocator that aborts ends the process. The engine catches
+//! guests' faults with process-wide handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE, and passes on what is not theirs.
 
 mod bindings;
 mod cache;
