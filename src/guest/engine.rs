@@ -11,7 +11,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use super::cache::{Cache, CacheError};
-use super::sizing::{Sizing, max_map_count};
+use super::sizing::{Sizing, free_maps};
 use super::state::{self, Guest};
 use super::ticker::{Ticker, Ticking};
 use crate::ids::Digest;
@@ -103,7 +103,10 @@ impl std::fmt::Debug for Guests {
 impl Guests {
     /// Sets up the engine and reserves the pool's address space. Takes some milliseconds; once per process.
     pub fn new(config: GuestConfig) -> Result<Self, EngineError> {
-        let mut sizing = Sizing::plan(config.limits.live_sessions, max_map_count());
+        // One after another, though they share nothing: each is sized by what the others left.
+        static SETUP: Mutex<()> = Mutex::new(());
+        let setup = SETUP.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut sizing = Sizing::plan(config.limits.live_sessions, free_maps());
         let engine = loop {
             match Engine::new(&engine_config(&config, sizing)) {
                 Ok(engine) => break engine,
@@ -112,6 +115,7 @@ impl Guests {
                 Err(error) => return Err(EngineError::Engine(error)),
             }
         };
+        drop(setup);
         let (agents, tools) = state::linkers(&engine).map_err(EngineError::Engine)?;
         let cache = config.cache.as_ref().map(|path| Cache::open(path, &engine));
         if let Some(Err(error)) = &cache {

@@ -27,5 +27,5 @@ pub use cache::CacheError;
 pub use component::{AgentComponent, Allowed, ComponentError, ToolComponent, ToolInfo};
 pub use engine::{Busy, EngineError, GuestConfig, Guests};
 pub use run::{Exit, GuestFault};
-pub use sizing::{Sizing, max_map_count};
+pub use sizing::{Sizing, free_maps, max_map_count};
 pub use wasi::Confinement;

@@ -17,12 +17,12 @@ pub struct Sizing {
 }
 
 impl Sizing {
-    /// Plans for `wanted` live guests where the kernel allows a process `max_map_count` memory maps.
+    /// Plans for `wanted` live guests where the kernel allows the process `free` more memory maps.
     ///
-    /// The kernel's ceiling on maps is reached long before memory is. Above it an instance fails with an error that
-    /// names nothing, so the pool is never larger than what fits.
-    pub fn plan(wanted: u32, max_map_count: u64) -> Self {
-        let maps = max_map_count.saturating_sub(RESERVED_MAPS);
+    /// The kernel's ceiling on maps is reached long before memory is. Above it anything at all can fail, with an error
+    /// that names nothing, so the pool is never larger than what fits.
+    pub fn plan(wanted: u32, free: u64) -> Self {
+        let maps = free.saturating_sub(RESERVED_MAPS);
         let wanted = wanted.max(1);
         if u64::from(wanted) <= maps / MAPS_WITH_IMAGE {
             return Self { live: wanted, copy_on_write: true };
@@ -37,6 +37,12 @@ pub fn max_map_count() -> u64 {
     const DEFAULT: u64 = 65_530;
     let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     text.trim().parse().unwrap_or(DEFAULT)
+}
+
+/// How many memory maps the process may still make: other pools, in other runtimes, count.
+pub fn free_maps() -> u64 {
+    let used = std::fs::read("/proc/self/maps").map_or(0, |maps| maps.iter().filter(|&&byte| byte == b'\n').count());
+    max_map_count().saturating_sub(used as u64)
 }
 
 #[cfg(test)]

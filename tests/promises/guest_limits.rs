@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use treeward::guest::{Confinement, Exit, GuestFault};
+use treeward::guest::{Confinement, Exit, GuestConfig, GuestFault, Guests, free_maps};
+use treeward::limits::Limits;
 use treeward::supervision::ExitClass;
 
 use super::guest_support::{
@@ -272,4 +273,19 @@ async fn a_flood_on_the_standard_streams_is_bounded() {
     let (class, detail) = crashed(&exit);
     assert_eq!(class, ExitClass::Trap);
     assert!(detail.len() <= 2_000 && detail.contains("unreachable") && detail.ends_with("[…]"), "{detail}");
+}
+
+#[tokio::test]
+async fn many_runtimes_in_one_process_share_what_the_kernel_gives() {
+    // Each asks for the default ten thousand places; six times that is more maps than a process may have.
+    let pools: Vec<Guests> = std::thread::scope(|scope| {
+        let setup = || Guests::new(GuestConfig { cache: None, ..GuestConfig::new(Limits::default()) }).unwrap();
+        let started: Vec<_> = (0..6).map(|_| scope.spawn(setup)).collect();
+        started.into_iter().map(|pool| pool.join().unwrap()).collect()
+    });
+    assert!(free_maps() >= 2048, "{} maps are left", free_maps());
+    for pool in &pools {
+        assert!(pool.sizing().live >= 1);
+        assert_eq!(run(pool, ECHO, "hi", nothing()).await, Exit::Answered(Ok("hi".into())));
+    }
 }
