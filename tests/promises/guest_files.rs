@@ -187,7 +187,7 @@ async fn files_that_cannot_be_read_and_links_of_the_kernel_are_errors() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn thousands_of_openings_leave_nothing_behind() {
     let place = hostile();
     // Every listing step opens and drops; a long run of them leaves nothing behind.
