@@ -17,16 +17,12 @@ use super::money::{Asked, Purpose};
 use super::owned::{Owned, contained};
 use super::report::{bounded, cut};
 use super::session::{RunningCall, State};
-use crate::agent::{
-    AskError, Call, Completion, Credit, DelegationRequest, Info, Question, Refusal, Status, ToolError,
-};
+use crate::agent::{AskError, Call, Completion, Credit, DelegationRequest, Info, Question, Refusal, Status, ToolError};
 use crate::capsule::{self, Ask, Exhausted, Usage};
 use crate::fault::{Action, Point};
 use crate::gate::{self, Request, Verdict};
 use crate::ids::{DelegationId, SessionId, Strand, TaskId};
-use crate::journal::{
-    CallOutcome, Decision, Ids, Kind, LentDirectory, QuestionOutcome, Text, Ticket,
-};
+use crate::journal::{CallOutcome, Decision, Ids, Kind, LentDirectory, QuestionOutcome, Text, Ticket};
 
 /// What a session asked money for.
 pub(super) enum Wanted {
@@ -279,9 +275,13 @@ impl State {
             return Err(refusal("grants.delegate", format!("`{}` is not listed", bounded(name, 64))));
         }
         let prepared = self.seed.tree.members.get(name).cloned();
-        let prepared = prepared.ok_or_else(|| refusal("grants.delegate", format!("no capsule `{name}` in this team")))?;
+        let prepared =
+            prepared.ok_or_else(|| refusal("grants.delegate", format!("no capsule `{name}` in this team")))?;
         if request.task.len() > limits.task {
-            return Err(refusal("limits.task", format!("the task is {} bytes, at most {}", request.task.len(), limits.task)));
+            return Err(refusal(
+                "limits.task",
+                format!("the task is {} bytes, at most {}", request.task.len(), limits.task),
+            ));
         }
         if self.depth_left() == 0 {
             return Err(refusal("budget.depth", "no level may stand below this one"));
@@ -492,7 +492,13 @@ impl State {
     }
 
     /// Asks the gate about one call and records what it says.
-    fn gate(&mut self, call: u32, request: &Request<'_>, changes_world: bool, credit: Credit) -> Result<Ticket, String> {
+    fn gate(
+        &mut self,
+        call: u32,
+        request: &Request<'_>,
+        changes_world: bool,
+        credit: Credit,
+    ) -> Result<Ticket, String> {
         let strand = Strand::Call(call);
         match gate::decide(call, request, self.seed.prepared.capsule.grants()) {
             Verdict::Allow(permit) => {
@@ -515,13 +521,7 @@ impl State {
         }
     }
 
-    fn tool(
-        &mut self,
-        name: String,
-        input: String,
-        reply: oneshot::Sender<Result<String, ToolError>>,
-        credit: Credit,
-    ) {
+    fn tool(&mut self, name: String, input: String, reply: oneshot::Sender<Result<String, ToolError>>, credit: Credit) {
         let running = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
         if running >= self.seed.shared.limits.calls {
             return answer(reply, Err(ToolError::Denied(format!("limits.calls: {running} calls are running"))));
@@ -541,7 +541,9 @@ impl State {
             self.scribe.struck(Strand::Call(call), strike);
         }
         let fault = strike.map(|strike| strike.action);
-        let task = tool.map(|tool| self.run_tool(call, tool.kind.clone(), name.clone(), input.clone(), changes_world.then_some(intent), fault));
+        let task = tool.map(|tool| {
+            self.run_tool(call, tool.kind.clone(), name.clone(), input.clone(), changes_world.then_some(intent), fault)
+        });
         self.calls.insert(call, RunningCall { reply: Some(reply), task });
     }
 
@@ -577,13 +579,16 @@ impl State {
                     tool(input).await
                 }
                 #[cfg(feature = "guest")]
-                ToolKind::Guest(component) => super::guests::call(&component, session, &name, &input, confinement).await,
+                ToolKind::Guest(component) => {
+                    super::guests::call(&component, session, &name, &input, confinement).await
+                }
             }
         };
         Owned::spawn(async move {
             let mut farewell = ToolFarewell { session: me, call, result: None };
             let _pulse = pulse;
-            farewell.result = Some(contained(run).await.unwrap_or_else(|panic| Err(format!("the tool panicked: {panic}"))));
+            farewell.result =
+                Some(contained(run).await.unwrap_or_else(|panic| Err(format!("the tool panicked: {panic}"))));
         })
     }
 

@@ -7,9 +7,9 @@ use tokio::sync::Semaphore;
 
 use crate::agent::Agent;
 use crate::capsule::Capsule;
-use crate::env::Env;
 #[cfg(feature = "guest")]
 use crate::capsule::Grants;
+use crate::env::Env;
 #[cfg(feature = "guest")]
 use crate::guest::{AgentComponent, EngineError, GuestConfig, Guests, ToolComponent};
 use crate::ids::TreeId;
@@ -78,6 +78,13 @@ pub(crate) struct Prepared {
     pub(crate) capsule: Arc<Capsule>,
     pub(crate) agent: Thinker,
     pub(crate) tools: BTreeMap<String, PreparedTool>,
+}
+
+impl Prepared {
+    /// Whether its grants alone let an agent change the world between two calls: it can write, or reach the network.
+    pub(crate) fn changes_world(&self) -> bool {
+        self.capsule.grants().change_the_world()
+    }
 }
 
 /// What thinks in a session.

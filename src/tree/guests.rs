@@ -25,7 +25,7 @@ fn lent(seed: &SessionSeed, chance: Chance) -> Confinement {
     Confinement {
         directories: seed.directories.to_vec(),
         variables: seed.shared.variables(capsule.grants()),
-        hosts: capsule.grants().network.iter().map(ToString::to_string).collect(),
+        hosts: capsule.grants().network.clone(),
         memory: own.memory.unwrap_or(limits.guest_memory),
         running: own.running.unwrap_or(limits.guest_running),
         env: seed.shared.env.clone(),
@@ -34,12 +34,7 @@ fn lent(seed: &SessionSeed, chance: Chance) -> Confinement {
 }
 
 /// Runs the agent of a session.
-pub(super) async fn run(
-    component: &AgentComponent,
-    session: Session,
-    task: Task,
-    confinement: Confinement,
-) -> Outcome {
+pub(super) async fn run(component: &AgentComponent, session: Session, task: Task, confinement: Confinement) -> Outcome {
     match component.run(session, task, confinement, None).await {
         Exit::Answered(result) => Outcome::done(result.map(Arc::from)),
         exit => Outcome::broken(exit.class(), exit.detail(), false),

@@ -69,16 +69,11 @@ pub(super) fn start(
             return;
         }
         let outcome = contained(thought).await;
-        farewell.outcome =
-            Some(outcome.unwrap_or_else(|panic| Outcome::broken(ExitClass::Panic, Some(panic), false)));
+        farewell.outcome = Some(outcome.unwrap_or_else(|panic| Outcome::broken(ExitClass::Panic, Some(panic), false)));
     })
 }
 
-fn think(
-    seed: &SessionSeed,
-    handle: Session,
-    fault: Option<Action>,
-) -> impl Future<Output = Outcome> + Send + 'static {
+fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> impl Future<Output = Outcome> + Send + 'static {
     let prepared = seed.prepared.clone();
     let task = Task { text: seed.task.to_string() };
     #[cfg(feature = "guest")]

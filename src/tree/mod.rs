@@ -6,11 +6,12 @@
 mod calls;
 mod children;
 mod context;
-pub mod delegation;
+mod delegation;
+mod endings;
 #[cfg(feature = "guest")]
 mod guests;
 mod joins;
-pub mod life;
+mod life;
 mod message;
 mod mind;
 #[cfg(test)]
@@ -18,7 +19,7 @@ mod model;
 mod money;
 mod owned;
 mod prepare;
-pub mod report;
+mod report;
 mod root;
 mod runtime;
 mod scribe;
@@ -26,6 +27,5 @@ mod session;
 mod store_faults;
 mod vigil;
 
-pub use message::{CompletionReport, Numbers};
 pub use prepare::PrepareError;
 pub use runtime::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};

@@ -21,10 +21,10 @@ use crate::capsule::{self, Account, Budget, Team};
 use crate::env::Env;
 use crate::fault::Plan;
 use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
+use crate::journal::recover::{Recovered, recover};
 use crate::journal::{
     AppendError, Entry, Ids, Journal, Kind, LentDirectory, MemoryStore, Options, SCHEMA, Sizes, Store, StoreError, Text,
 };
-use crate::journal::recover::{Recovered, recover};
 use crate::lending::{Directory, OpenError};
 use crate::limits::Limits;
 use crate::supervision::StopTimes;
@@ -323,12 +323,8 @@ impl Runtime {
         let own = deadline.or(root.limits().deadline).unwrap_or(limits.deadline);
         let own = budget.wall.map_or(own, |wall| own.min(wall));
         let path = SessionPath::root();
-        let started = Kind::TreeStarted {
-            schema: SCHEMA,
-            capsule: root.name().to_owned(),
-            seed: self.shared.env.seed(),
-            budget,
-        };
+        let started =
+            Kind::TreeStarted { schema: SCHEMA, capsule: root.name().to_owned(), seed: self.shared.env.seed(), budget };
         let entry = |kind| Entry { ids, ..Entry::new(id, path.clone(), 0, Strand::Tree, kind) };
         let _later = self.shared.journal.open_tree(entry(started), Arc::new(labels));
         let submitted = Kind::TaskSubmitted { task: Text::Inline(task.clone()) };
@@ -355,9 +351,8 @@ impl Runtime {
     }
 
     async fn open(&self, directories: Vec<(String, PathBuf, bool)>) -> Result<Vec<Directory>, OpenError> {
-        let open = move || {
-            directories.into_iter().map(|(name, path, write)| Directory::open(name, path, write)).collect()
-        };
+        let open =
+            move || directories.into_iter().map(|(name, path, write)| Directory::open(name, path, write)).collect();
         if self.shared.env.is_simulated() {
             return open();
         }

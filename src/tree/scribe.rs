@@ -49,16 +49,7 @@ impl Scribe {
     pub(crate) fn struck(&self, strand: Strand, strike: &crate::fault::Strike) {
         self.say(
             strand,
-            Kind::FaultInjected {
-                point: strike.point.to_string(),
-                action: strike.action.to_string(),
-                nth: strike.nth,
-            },
+            Kind::FaultInjected { point: strike.point.to_string(), action: strike.action.to_string(), nth: strike.nth },
         );
-    }
-
-    /// The same session in another attempt.
-    pub(crate) fn at(&self, attempt: u32) -> Self {
-        Self { attempt, ..self.clone() }
     }
 }

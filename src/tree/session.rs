@@ -9,9 +9,9 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, Supervisi
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::calls::Wanted;
 use super::children::{Children, Ended, exit_of};
 use super::context::{Prepared, Shared, TreeContext};
-use super::calls::Wanted;
 use super::delegation::StopCause;
 use super::joins::Joins;
 use super::life::{Life, LifeEffect, LifeEvent};
@@ -158,7 +158,7 @@ impl State {
         );
         let chance = shared.env.chance(&seed.path, seed.attempt, Strand::Main);
         let cursor = Cursor::for_session(shared.env.plan(), &seed.path, capsule.name(), seed.attempt, chance);
-        let careful = seed.lent.iter().any(|lent| lent.write) || !capsule.grants().network.is_empty();
+        let careful = seed.prepared.changes_world();
         Self {
             money: Money::new(seed.account.clone(), seed.delegator.clone(), seed.key),
             numbers: seed.numbers,
@@ -199,18 +199,6 @@ impl State {
     }
 
     fn begin(&mut self) {
-        let seed = &self.seed;
-        if seed.attempt == 1 {
-            let kind = Kind::SessionStarted {
-                capsule: seed.prepared.capsule.name().to_owned(),
-                digest: seed.prepared.capsule.digest(),
-                agent: seed.prepared.agent.kind(),
-                lent: seed.lent.clone(),
-                changes_world: self.careful,
-            };
-            self.scribe.say(Strand::Main, kind);
-            self.scribe.say(Strand::Main, Kind::TaskStarted {});
-        }
         let strike = self.cursor.strike(Point::Agent, None);
         if let Some(strike) = &strike {
             self.scribe.struck(Strand::Main, strike);

@@ -1,0 +1,85 @@
+//! The command line: one file per command, over the library's public interface.
+
+mod check;
+mod diff;
+mod exit;
+mod failure;
+mod faults;
+mod out;
+mod place;
+mod records;
+mod run;
+mod source;
+mod trace;
+mod tree;
+mod verify;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs trees of agent capsules in one process, under supervision.
+#[derive(Debug, Parser)]
+#[command(
+    name = "treeward",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = format!("{EXAMPLES}\n\n{}", exit::HELP)
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  treeward run examples/survey --input .     a capsule on a directory, its tree on the screen
+  treeward tree                              the latest tree again
+  treeward trace --path 0.1                  what one session did, record by record
+  treeward new mine --template guest         a capsule of your own";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(Box<run::Args>),
+    Tree(tree::Args),
+    Trace(trace::Args),
+    Verify(verify::Args),
+    Diff(diff::Args),
+    Check(check::Args),
+    Faults(faults::Args),
+}
+
+/// Does what the command line says.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Tree(args) => tree::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Faults(args) => faults::run(args),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            // Where standard error is gone too there is nobody left to tell.
+            let _unheard = std::io::Write::write_all(&mut std::io::stderr(), failure.lines().as_bytes());
+            failure.exit().into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+}
