@@ -212,17 +212,27 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
     if args.json {
         out.json(&completion_json(id, &completion, exit))?;
     } else if completion.status == CompletionStatus::Ok {
+        if mode == Mode::Screen {
+            reporter.say(&Line::new());
+        }
         out.answer(&completion.answer)?;
     }
     out.finish()?;
-    if matches!(mode, Mode::Screen | Mode::Lines) {
-        panics.try_iter().for_each(|panic| reporter.say(&Line::new().with(Style::Dim, &format!("panic: {panic}"))));
-        let lines = summary::summary(reporter.tree(), id, &args.journal);
-        lines.iter().for_each(|line| reporter.say(line));
-    } else if completion.status != CompletionStatus::Ok && !args.json {
+    if completion.status != CompletionStatus::Ok && !args.json {
         let why = completion.detail.as_deref().unwrap_or("it gave no reason");
-        return Err(Failure::new(exit, format!("{}: {why}", status_name(completion.status)))
-            .help(format!("treeward trace {id}{}", args.journal.option())));
+        reporter.say(&Line::new().with(Style::Bad, &format!("error: {}: {why}", status_name(completion.status))));
+    }
+    match mode {
+        Mode::Screen | Mode::Lines => {
+            reporter.say(&Line::new());
+            panics.try_iter().for_each(|panic| reporter.say(&Line::new().with(Style::Dim, &format!("panic: {panic}"))));
+            summary::summary(reporter.tree(), id, &args.journal).iter().for_each(|line| reporter.say(line));
+        }
+        Mode::Quiet if completion.status != CompletionStatus::Ok && args.journal != Place::Memory => {
+            let help = format!("help: `treeward trace {id}{}` shows what happened", args.journal.option());
+            reporter.say(&Line::new().with(Style::Plain, &help));
+        }
+        Mode::Quiet | Mode::Json => {}
     }
     stopped.map_err(lost)?;
     Ok(exit)

@@ -208,7 +208,7 @@ mod tests {
     fn the_journal_has_its_own_points() {
         let plan = plan(&["session panic", "sync nth=2 error"]);
         let mut cursor = Cursor::for_journal(Some(&plan), chance(7, "0", 0));
-        assert_eq!(struck(&mut cursor, Point::Session, 3), []);
+        assert!(struck(&mut cursor, Point::Session, 3).is_empty());
         assert_eq!(struck(&mut cursor, Point::Sync, 3), [2]);
     }
 
