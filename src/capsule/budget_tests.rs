@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
@@ -65,6 +65,7 @@ fn without_a_slice_siblings_draw_from_the_same_remainder_and_the_cap_is_told() {
     let mut first = start(&mut root, None, Budget::default());
     let mut second = start(&mut root, None, ceiling(30));
     assert_eq!((first.cap, second.cap), (Some(ceiling(100)), None));
+    assert_eq!(refused(second.account.draw(tokens(31))).left, 30, "its own ceiling holds too");
     assert_eq!(root.reserved(), Usage::default());
 
     let draw = |root: &mut Account, child: &mut Child, n| match child.account.draw(tokens(n)) {
@@ -150,6 +151,36 @@ fn sums_that_no_longer_fit_are_refused_and_not_wrapped() {
     assert!(unlimited.child(Some(&ceiling(u64::MAX)), &Budget::default()).is_ok());
 }
 
+#[test]
+fn what_is_granted_to_somebody_who_is_no_more_goes_all_the_way_back() {
+    let mut root = Account::root(&ceiling(100));
+    let mut middle = start(&mut root, None, Budget::default());
+    let mut lower = start(&mut middle.account, None, Budget::default());
+    let before = (root.clone(), middle.account.clone());
+    // The lowest asks through both, and dies while the root says yes.
+    let asked = lower.account.ask(Ask { spend: tokens(5), hold: tokens(10) });
+    let Answer::AskParent(of_middle, _dies_with_it) = asked else { panic!("decided alone") };
+    let Answer::AskParent(to_root, pending) = middle.account.ask(of_middle) else { panic!("decided alone") };
+    assert_eq!(root.ask(to_root), Answer::Granted);
+    middle.reserved.add(&to_root);
+    assert_eq!((root.spent().tokens, root.reserved().tokens), (5, 10));
+    let notice = middle.account.abandoned(pending).unwrap();
+    assert_eq!(root.notice(&mut middle.reserved, notice), None);
+    assert_eq!((&root, &middle.account), (&before.0, &before.1));
+    assert_eq!(middle.reserved.held(), &Usage::default());
+
+    // Granted further down, what is given back passes through.
+    let asked = middle.account.ask(of_middle);
+    let Answer::AskParent(to_root, pending) = asked else { panic!("decided alone") };
+    assert_eq!(root.ask(to_root), Answer::Granted);
+    middle.reserved.add(&to_root);
+    lower.reserved.add(&middle.account.granted(pending));
+    let given_back = Notice { release: tokens(10), spend: Usage::default(), refund: tokens(5) };
+    assert_eq!(middle.account.notice(&mut lower.reserved, given_back), Some(given_back));
+    root.notice(&mut middle.reserved, given_back);
+    assert_eq!((root, middle.account), before);
+}
+
 // A tree of accounts whose messages are delivered in any order that keeps each pair's own.
 
 enum Asker {
@@ -158,11 +189,11 @@ enum Asker {
     /// The session itself, for a child it wants to set up.
     SetUp(Box<Child>),
     /// A child's ask on its way up.
-    Child(usize, Ask),
+    Child(usize, u64, Ask),
 }
 
 enum Up {
-    Ask(Ask),
+    Ask(u64, Ask),
     Notice(Notice),
 }
 
@@ -172,9 +203,11 @@ struct Node {
     account: Account,
     /// What the parent keeps of this node.
     reserved: Option<Reserved>,
-    waiting: VecDeque<(Asker, Pending)>,
+    /// What waits for the parent, by the number its answer will carry: answers may come in another order.
+    waiting: BTreeMap<u64, (Asker, Pending)>,
+    asked: u64,
     up: VecDeque<Up>,
-    down: VecDeque<bool>,
+    down: VecDeque<(u64, bool)>,
     /// What it was granted to spend for itself, and what its settled children spent.
     own: Usage,
     below: Usage,
@@ -199,7 +232,8 @@ impl World {
             live: true,
             account,
             reserved,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            asked: 0,
             up: VecDeque::new(),
             down: VecDeque::new(),
             own: Usage::default(),
@@ -228,8 +262,10 @@ impl World {
             }
             Answer::AskParent(up, pending) => {
                 assert!(self.nodes[node].parent.is_some(), "a root asks nobody");
-                self.nodes[node].waiting.push_back((asker, pending));
-                self.nodes[node].up.push_back(Up::Ask(up));
+                let node = &mut self.nodes[node];
+                node.asked += 1;
+                node.waiting.insert(node.asked, (asker, pending));
+                node.up.push_back(Up::Ask(node.asked, up));
             }
         }
     }
@@ -242,20 +278,20 @@ impl World {
                 self.add(Some(node), child.account, Some(child.reserved));
             }
             Asker::Own | Asker::SetUp(_) => {}
-            Asker::Child(child, ask) => {
+            Asker::Child(child, number, ask) => {
                 if yes && let Some(reserved) = &mut self.nodes[child].reserved {
                     reserved.add(&ask);
                 }
-                self.nodes[child].down.push_back(yes);
+                self.nodes[child].down.push_back((number, yes));
             }
         }
     }
 
     /// Delivers one message to or from `node`; whether there was one.
     fn step(&mut self, node: usize) -> bool {
-        if let Some(yes) = self.nodes[node].down.pop_front() {
-            let (asker, pending) = self.nodes[node].waiting.pop_front().unwrap();
-            let dead = matches!(&asker, Asker::Child(child, _) if !self.nodes[*child].live);
+        if let Some((number, yes)) = self.nodes[node].down.pop_front() {
+            let (asker, pending) = self.nodes[node].waiting.remove(&number).unwrap();
+            let dead = matches!(&asker, Asker::Child(child, ..) if !self.nodes[*child].live);
             if yes && dead {
                 let notice = self.nodes[node].account.abandoned(pending);
                 self.notice(node, notice);
@@ -270,7 +306,7 @@ impl World {
             return false;
         };
         match message {
-            Up::Ask(ask) => self.ask(parent, ask, Asker::Child(node, ask)),
+            Up::Ask(number, ask) => self.ask(parent, ask, Asker::Child(node, number, ask)),
             Up::Notice(notice) => {
                 let mut reserved = self.nodes[node].reserved.take().unwrap();
                 let up = self.nodes[parent].account.notice(&mut reserved, notice);
@@ -283,6 +319,18 @@ impl World {
 
     fn drain(&mut self) {
         while (0..self.nodes.len()).any(|node| self.nodes[node].live && self.step(node)) {}
+    }
+
+    /// With no message on its way, parent and child agree to the unit.
+    fn quiesce(&mut self) {
+        self.drain();
+        for node in self.nodes.iter().filter(|node| node.live) {
+            let Some(reserved) = &node.reserved else { continue };
+            for (axis, line) in Axis::ALL.into_iter().zip(&node.account.lines).filter(|(_, line)| line.is_shared()) {
+                assert_eq!(reserved.held.get(axis), line.reserved, "{axis:?} set aside above and here");
+                assert_eq!(reserved.drawn.get(axis), line.spent, "{axis:?} spent above and here");
+            }
+        }
     }
 
     /// A node ends: everything below it has ended, and every message was delivered.
@@ -334,6 +382,11 @@ impl World {
                 assert!(granted.get(axis) <= ceiling, "{axis:?}: {} of {ceiling} granted", granted.get(axis));
             }
         }
+        for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.live) {
+            let kept = self.children(n).into_iter().filter_map(|child| self.nodes[child].reserved.as_ref());
+            let kept = kept.fold(Usage::default(), |sum, reserved| sum.plus(&reserved.held));
+            assert_eq!(node.account.reserved(), kept, "what is set aside is set aside for a living child");
+        }
         if !self.late {
             assert!(self.nodes.iter().filter(|node| node.live).all(|node| node.account.debt().is_zero()));
         }
@@ -348,6 +401,7 @@ enum Op {
     Step(usize),
     End(usize),
     Crash(usize, bool),
+    Quiesce,
 }
 
 fn any_usage() -> impl Strategy<Value = Usage> {
@@ -383,6 +437,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         6 => node.clone().prop_map(Op::Step),
         1 => node.clone().prop_map(Op::End),
         1 => (node, any::<bool>()).prop_map(|(node, known)| Op::Crash(node, known)),
+        1 => Just(Op::Quiesce),
     ]
 }
 
@@ -428,6 +483,7 @@ proptest! {
                     let node = pick(n);
                     world.end(node);
                 }
+                Op::Quiesce => world.quiesce(),
                 Op::Crash(n, known) => {
                     let node = pick(n);
                     world.crash(node, known);

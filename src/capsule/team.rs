@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_team_is_closed_and_may_go_in_circles() {
         let lead = native("lead").delegates(["lead", "leaf"]).build().unwrap();
-        let leaf = native("leaf").delegates(["lead"]).build().unwrap();
+        let leaf = native("leaf").delegates(["leaf", "lead"]).build().unwrap();
         let team = Team::new(lead.clone(), [leaf, lead.clone()]).unwrap();
         assert_eq!(team.members().keys().collect::<Vec<_>>(), ["lead", "leaf"]);
         assert_eq!(team.get("lead").unwrap().digest(), team.root().digest());

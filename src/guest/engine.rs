@@ -194,7 +194,9 @@ pub(super) struct Place {
 
 /// Fuel for a millisecond of running time in simulation: what an unhurried machine does in it.
 pub(super) const FUEL_PER_MILLISECOND: u64 = 10_000;
-/// Fuel between two yields.
+/// Running time between two yields in simulation.
+pub(super) const YIELD: Duration = Duration::from_millis(10);
+/// The same as fuel.
 pub(super) const FUEL_PER_YIELD: u64 = 10 * FUEL_PER_MILLISECOND;
 
 /// A running time as fuel.

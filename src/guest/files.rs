@@ -383,3 +383,81 @@ impl HostDescriptor for Files<'_> {
         self.inner.metadata_hash_at(fd, follow, path).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Opens as a guest whose flags ask to follow links.
+    fn open(root: &std::path::Path, path: &str, how: OpenFlags, flags: DescriptorFlags) -> io::Result<std::fs::File> {
+        let opening =
+            Opening::new(path.to_owned(), PathFlags::SYMLINK_FOLLOW, how, flags).map_err(|_| Errno::EINVAL)?;
+        opening.open(&std::fs::File::open(root)?)
+    }
+
+    fn place() -> tempfile::TempDir {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("plain"), "x").unwrap();
+        nix::unistd::mkfifo(&root.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for (target, link) in
+            [("fifo", "to-fifo"), ("plain", "inside"), ("a", "b"), ("b", "a"), ("..", "up"), ("/etc", "etc")]
+        {
+            symlink(target, root.join(link)).unwrap();
+        }
+        place
+    }
+
+    #[test]
+    fn links_are_followed_while_they_stay_inside() {
+        let place = place();
+        let root = place.path().join("root");
+        let read = |path| open(&root, path, OpenFlags::empty(), DescriptorFlags::READ);
+        assert!(read("inside").unwrap().metadata().unwrap().is_file());
+        for path in ["a", "up", "etc", "etc/passwd", "../root/plain", "/etc/passwd"] {
+            assert!(read(path).is_err(), "{path}");
+        }
+        let opening =
+            Opening::new("inside".into(), PathFlags::empty(), OpenFlags::empty(), DescriptorFlags::READ).unwrap();
+        let error = opening.open(&std::fs::File::open(&root).unwrap()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::ELOOP as i32));
+    }
+
+    #[test]
+    fn a_fifo_is_refused_at_once_for_reading_and_writing() {
+        let place = place();
+        let root = place.path().join("root");
+        for flags in [DescriptorFlags::READ, DescriptorFlags::WRITE, DescriptorFlags::READ | DescriptorFlags::WRITE] {
+            for how in [OpenFlags::empty(), OpenFlags::CREATE, OpenFlags::TRUNCATE] {
+                for path in ["fifo", "to-fifo"] {
+                    let error = open(&root, path, how, flags).unwrap_err();
+                    assert_eq!(error.raw_os_error(), Some(Errno::EOPNOTSUPP as i32), "{path} {how:?} {flags:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flags_that_contradict_each_other_or_are_not_kept_are_refused() {
+        let new = |how, flags| Opening::new("x".into(), PathFlags::empty(), how, flags).is_ok();
+        assert!(!new(OpenFlags::DIRECTORY | OpenFlags::CREATE, DescriptorFlags::READ));
+        assert!(!new(OpenFlags::DIRECTORY | OpenFlags::TRUNCATE, DescriptorFlags::READ));
+        assert!(!new(OpenFlags::empty(), DescriptorFlags::READ | DescriptorFlags::FILE_INTEGRITY_SYNC));
+        assert!(new(OpenFlags::DIRECTORY, DescriptorFlags::READ));
+        // Creating and cutting short are writing, whatever the mode asked for.
+        let opening = |how| Opening::new("x".into(), PathFlags::empty(), how, DescriptorFlags::READ).unwrap();
+        assert!(opening(OpenFlags::CREATE).write && opening(OpenFlags::TRUNCATE).write);
+        assert!(!opening(OpenFlags::empty()).write);
+    }
+
+    #[test]
+    fn a_directory_with_too_many_entries_is_refused_whole() {
+        let place = tempfile::tempdir().unwrap();
+        (0..10).for_each(|n| std::fs::write(place.path().join(n.to_string()), "").unwrap());
+        let dir = std::fs::File::open(place.path()).unwrap();
+        assert_eq!(entries(&dir, 10).unwrap().len(), 10);
+        assert!(entries(&dir, 9).is_err());
+    }
+}

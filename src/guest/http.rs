@@ -1,15 +1,16 @@
 //! Outgoing HTTP: to the listed hosts, each request asked of the gate first and its end reported.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Uri;
 use http_body_util::BodyExt;
 use wasmtime_wasi::runtime::poll_noop;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks, default_send_request};
 
 use crate::agent::Session;
+use crate::capsule::Host;
 
 /// How long a connection may take to stand, at most.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -20,30 +21,10 @@ const BETWEEN: Duration = Duration::from_secs(60);
 /// Bytes of a URL.
 const URL: usize = 8 << 10;
 
-/// Where requests may go: a scheme, a host and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin(String, String, u16);
-
-impl Origin {
-    /// The origin of an absolute URL; `None` where it has none.
-    pub(super) fn of(uri: &Uri) -> Option<Self> {
-        let scheme = uri.scheme_str()?;
-        let port = match (uri.port_u16(), scheme) {
-            (Some(port), _) => port,
-            (None, "https") => 443,
-            (None, "http") => 80,
-            (None, _) => return None,
-        };
-        // A user name before the host makes one URL look like another.
-        let plain = !uri.authority()?.as_str().contains('@');
-        plain.then(|| Self(scheme.to_owned(), uri.host().unwrap_or_default().to_ascii_lowercase(), port))
-    }
-}
-
 /// The hosts a guest may reach, and whom to ask.
 pub(super) struct Outgoing {
     pub(super) session: Session,
-    pub(super) hosts: Arc<[Origin]>,
+    pub(super) hosts: Arc<BTreeSet<Host>>,
 }
 
 /// What a response is, besides its head: the rest of the exchange.
@@ -63,11 +44,11 @@ impl WasiHttpHooks for Outgoing {
             if url.len() > URL {
                 return Err(Error::HttpRequestUriTooLong);
             }
-            let asked = session.http(request.method().to_string(), url).await;
+            let asked = session.http(request.method().to_string(), url.clone()).await;
             let Ok(Ok(call)) = asked else { return Err(Error::HttpRequestDenied) };
             let open = Open { session, call, over: false };
             // The gate has decided by the same list; this holds where a gate does not.
-            if !Origin::of(request.uri()).is_some_and(|origin| hosts.contains(&origin)) {
+            if !Host::of_url(&url).is_ok_and(|host| hosts.contains(&host)) {
                 return open
                     .end(Err("not a host listed under grants.network".to_owned()), Err(Error::HttpRequestDenied))
                     .await;
@@ -127,15 +108,137 @@ impl Drop for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
 
-    #[test]
-    fn an_origin_is_the_same_however_it_is_spelled_and_no_other() {
-        let origin = |url: &str| Origin::of(&url.parse().unwrap());
-        assert_eq!(origin("https://Api.example.com/x?y"), origin("https://api.example.com:443"));
-        assert_ne!(origin("http://api.example.com"), origin("https://api.example.com"));
-        assert_ne!(origin("http://a:81"), origin("http://a"));
-        assert_eq!(origin("https://api.example.com@evil.org/"), None);
-        assert_eq!(origin("ftp://a"), None);
-        assert_eq!(origin("/relative"), None);
+    use http_body_util::Empty;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use crate::agent::{Call, Credit, Port, Refusal};
+    use crate::ids::SessionPath;
+
+    type Ended = (u32, Result<u16, String>);
+
+    /// A gate that allows all or nothing, and hears how it went.
+    #[derive(Clone, Default)]
+    struct Gate {
+        denies: bool,
+        asked: Arc<Mutex<Vec<String>>>,
+        ended: Arc<Mutex<Vec<Ended>>>,
+    }
+
+    impl Port for Gate {
+        fn send(&self, call: Call, _: Credit) -> Result<(), Box<Call>> {
+            match call {
+                Call::Http { method, url, reply } => {
+                    self.asked.lock().unwrap().push(format!("{method} {url}"));
+                    let denied = Refusal { key: "grants.network".into(), reason: "no".into() };
+                    reply.send(if self.denies { Err(denied) } else { Ok(3) }).unwrap();
+                }
+                Call::HttpEnded { call, outcome } => self.ended.lock().unwrap().push((call, outcome)),
+                other => panic!("{other:?}"),
+            }
+            Ok(())
+        }
+    }
+
+    impl Gate {
+        fn send(&self, hosts: &[&str], url: &str) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send>> {
+            let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect::<BTreeSet<Host>>().into();
+            let session = Session::new(Arc::new(self.clone()), SessionPath::root(), 1 << 20);
+            let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+            let request = http::Request::get(url).body(body).unwrap();
+            Outgoing { session, hosts }.send_request(request, None, Box::new(async { Ok(()) })).into()
+        }
+    }
+
+    /// A server that answers each connection with these bytes and closes it.
+    async fn server(answer: &'static [u8]) -> (String, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::task::spawn_local(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 1024];
+                let _read = stream.read(&mut head).await;
+                let _gone = stream.write_all(answer).await;
+            }
+        });
+        (url, serving)
+    }
+
+    #[tokio::test]
+    async fn a_listed_host_is_reached_once_the_gate_allows_it() {
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let (url, serving) = server(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+                let gate = Gate::default();
+                let (response, _rest) =
+                    gate.send(&[&url], &format!("{url}/x")).await.map_err(|e| e.to_string()).unwrap();
+                assert_eq!(response.status(), 204);
+                assert_eq!(*gate.asked.lock().unwrap(), [format!("GET {url}/x")]);
+                assert_eq!(*gate.ended.lock().unwrap(), [(3, Ok(204))]);
+                serving.abort();
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_denial_and_an_unlisted_host_send_nothing() {
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let (url, serving) = server(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                let gate = Gate { denies: true, ..Gate::default() };
+                assert!(matches!(gate.send(&[&url], &url).await.err(), Some(Error::HttpRequestDenied)));
+                assert!(gate.ended.lock().unwrap().is_empty());
+                // A gate that allows what is not granted is not believed.
+                let gate = Gate::default();
+                assert!(matches!(gate.send(&["http://other"], &url).await.err(), Some(Error::HttpRequestDenied)));
+                assert!(matches!(&gate.ended.lock().unwrap()[..], [(3, Err(why))] if why.contains("grants.network")));
+                serving.abort();
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_floods_or_lies_or_is_not_there_ends_the_call_once() {
+        let endless: &'static [u8] =
+            Box::leak(format!("HTTP/1.1 200 OK\r\nx: {}", "y".repeat(4 << 20)).into_bytes().into());
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                for answer in [endless, b"\0\xff\xfe garbage\r\n\r\n", b""] {
+                    let (url, serving) = server(answer).await;
+                    let gate = Gate::default();
+                    assert!(gate.send(&[&url], &url).await.is_err());
+                    assert!(matches!(&gate.ended.lock().unwrap()[..], [(3, Err(_))]));
+                    serving.abort();
+                }
+                let gate = Gate::default();
+                assert!(gate.send(&["http://127.0.0.1:1"], "http://127.0.0.1:1/").await.is_err());
+                assert_eq!(gate.ended.lock().unwrap().len(), 1);
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_request_let_go_of_in_the_middle_has_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let gate = Gate::default();
+        let mut request = gate.send(&[&url], &url);
+        tokio::select! {
+            biased;
+            _ = &mut request => panic!("nobody answers"),
+            _connected = listener.accept() => {}
+        }
+        drop(request);
+        assert!(matches!(&gate.ended.lock().unwrap()[..], [(3, Err(why))] if why.contains("let go")));
+    }
+
+    #[tokio::test]
+    async fn a_url_without_end_is_not_even_asked_about() {
+        let gate = Gate::default();
+        let answer = gate.send(&["http://a"], &format!("http://a/{}", "x".repeat(URL))).await;
+        assert!(matches!(answer.err(), Some(Error::HttpRequestUriTooLong)));
+        assert!(gate.asked.lock().unwrap().is_empty());
     }
 }

@@ -12,6 +12,7 @@ mod component;
 mod engine;
 mod files;
 mod http;
+mod pace;
 mod run;
 mod session_host;
 mod sizing;

@@ -12,6 +12,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline, WasmBackt
 use wasmtime_wasi::I32Exit;
 
 use super::engine::{Busy, FUEL_PER_YIELD, Inner, fuel};
+use super::pace::paced;
 use super::state::Guest;
 use super::stop::Stop;
 use super::tail::Tail;
@@ -86,6 +87,7 @@ impl Meter {
         Duration::from_nanos(self.used.load(Ordering::Relaxed))
     }
 
+    /// Runs a guest by the clock, and says now and then that it goes on.
     async fn over<T>(&self, session: &Session, run: impl Future<Output = T>) -> T {
         let mut run = pin!(run);
         let mut told = Duration::ZERO;
@@ -133,19 +135,18 @@ where
     if let Err(error) = bound(&mut store, inner.simulated, &meter) {
         return crash(inner, &store, &tail, limit, &error);
     }
-    let result = meter
-        .over(&session, async {
-            let instance = pre.instantiate_async(&mut store).await?;
-            match fault {
-                None => {}
-                Some(GuestFault::Trap) => {
-                    return Err(wasmtime::Error::from(Trap::UnreachableCodeReached).context("fault injected"));
-                }
-                Some(GuestFault::Hang) => std::future::pending().await,
+    let work = async {
+        let instance = pre.instantiate_async(&mut store).await?;
+        match fault {
+            None => {}
+            Some(GuestFault::Trap) => {
+                return Err(wasmtime::Error::from(Trap::UnreachableCodeReached).context("fault injected"));
             }
-            body(&mut store, instance).await
-        })
-        .await;
+            Some(GuestFault::Hang) => std::future::pending().await,
+        }
+        body(&mut store, instance).await
+    };
+    let result = if inner.simulated { paced(work).await } else { meter.over(&session, work).await };
     let exit = match result {
         Ok(result) => Exit::Answered(result),
         Err(error) if error.is::<PoolConcurrencyLimitError>() => Exit::Busy(inner.busy()),
@@ -176,6 +177,10 @@ fn crash(inner: &Inner, store: &Store<Guest>, tail: &Tail, running: Duration, er
     let memory = store.data().limiter.most();
     let (class, why) = if trap == Some(&Trap::OutOfFuel) {
         (ExitClass::Trap, Stop::Running(running).to_string())
+    } else if error.root_cause().to_string().contains("hostcalls has been exhausted") {
+        // The type of that error is wasmtime's own. Missing it here would only cost the name of the limit.
+        let most = inner.limits.answer_whole;
+        (ExitClass::Trap, format!("more than {most} bytes handed over at once (limits.answer_whole)"))
     } else if let Some(stop) = stop {
         let class = if *stop == Stop::SessionEnded { ExitClass::KilledByUs } else { ExitClass::Trap };
         (class, stop.to_string())

@@ -1,8 +1,8 @@
 //! What a guest is lent of the outer world, and its lowering into WASI.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use http::Uri;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tokio::time::Instant;
@@ -10,11 +10,12 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
 use wasmtime_wasi_http::WasiHttpCtx;
 
 use super::engine::Inner;
-use super::http::{Origin, Outgoing};
+use super::http::Outgoing;
 use super::session_host::Lent;
 use super::state::{Guest, Limiter};
 use super::tail::Tail;
 use crate::agent::Session;
+use crate::capsule::Host;
 use crate::env::{Chance, Env};
 use crate::lending::Directory;
 
@@ -28,8 +29,8 @@ pub struct Confinement {
     pub directories: Vec<Directory>,
     /// Environment variables, name and value.
     pub variables: Vec<(String, String)>,
-    /// Origins outgoing HTTP may go to, like `https://api.example.com`.
-    pub hosts: Vec<String>,
+    /// Where outgoing HTTP may go.
+    pub hosts: BTreeSet<Host>,
     /// Bytes of its memories together (`limits.memory`).
     pub memory: u64,
     /// How long it may run, not counting its waits in host calls (`limits.running`).
@@ -43,7 +44,7 @@ pub struct Confinement {
 impl Confinement {
     /// Nothing but a clock, chance and these limits.
     pub fn nothing(memory: u64, running: Duration, env: Env, chance: Chance) -> Self {
-        Self { directories: Vec::new(), variables: Vec::new(), hosts: Vec::new(), memory, running, env, chance }
+        Self { directories: Vec::new(), variables: Vec::new(), hosts: BTreeSet::new(), memory, running, env, chance }
     }
 }
 
@@ -70,7 +71,6 @@ pub(super) fn lower(inner: &Inner, session: Session, lent: Confinement, tail: &T
         .monotonic_clock(Monotonic(Instant::now()))
         .allow_blocking_current_thread(inner.simulated)
         .build();
-    let hosts = hosts.iter().filter_map(|host| Origin::of(&host.parse::<Uri>().ok()?)).collect();
     Guest {
         wasi,
         table: Guest::table(),
@@ -78,7 +78,7 @@ pub(super) fn lower(inner: &Inner, session: Session, lent: Confinement, tail: &T
         listed: Default::default(),
         inline: inner.simulated,
         http: WasiHttpCtx::new(),
-        outgoing: Outgoing { session: session.clone(), hosts },
+        outgoing: Outgoing { session: session.clone(), hosts: hosts.into() },
         lent: Lent::new(session, inner.limits.clone()),
         limiter: Limiter::new(memory),
     }

@@ -43,8 +43,13 @@ struct Place {
 }
 
 /// Bodies of one strand that one tree has and the other has not shown yet. Only the nearer side waits.
+struct Ahead {
+    left: bool,
+    waiting: VecDeque<(u32, Stored)>,
+}
+
 #[derive(Default)]
-struct Strands(BTreeMap<(SessionPath, Strand), (bool, VecDeque<(u32, Stored)>)>);
+struct Strands(BTreeMap<(SessionPath, Strand), Ahead>);
 
 impl Strands {
     /// Matches one body with the other tree's, if that is already known. `Err` is the difference.
@@ -55,13 +60,13 @@ impl Strands {
             Err(_) => Place { path: SessionPath::root(), strand: Strand::Tree, n: 0 },
         };
         let key = (place.path, place.strand);
-        let (from_left, waiting) = self.0.entry(key.clone()).or_insert_with(|| (left, VecDeque::new()));
-        if *from_left == left {
-            waiting.push_back((place.n, stored));
+        let ahead = self.0.entry(key.clone()).or_insert_with(|| Ahead { left, waiting: VecDeque::new() });
+        if ahead.left == left {
+            ahead.waiting.push_back((place.n, stored));
             return Ok(false);
         }
-        let Some((_, other)) = waiting.pop_front() else { return Ok(false) };
-        if waiting.is_empty() {
+        let Some((_, other)) = ahead.waiting.pop_front() else { return Ok(false) };
+        if ahead.waiting.is_empty() {
             self.0.remove(&key);
         }
         if other.body == stored.body {
@@ -74,13 +79,11 @@ impl Strands {
 
     /// The earliest body that the other tree does not have.
     fn left_over(self) -> Option<Difference> {
-        let first = |(_, (_, waiting)): &((SessionPath, Strand), (bool, VecDeque<(u32, Stored)>))| {
-            waiting.front().map_or(u64::MAX, |(_, stored)| stored.seq)
-        };
-        let ((path, strand), (from_left, mut waiting)) = self.0.into_iter().min_by_key(first)?;
-        let (n, stored) = waiting.pop_front()?;
+        let seq = |ahead: &Ahead| ahead.waiting.front().map_or(u64::MAX, |(_, stored)| stored.seq);
+        let ((path, strand), mut ahead) = self.0.into_iter().min_by_key(|(_, ahead)| seq(ahead))?;
+        let (n, stored) = ahead.waiting.pop_front()?;
         let body = Some((stored.seq, stored.body));
-        let (left, right) = if from_left { (body, None) } else { (None, body) };
+        let (left, right) = if ahead.left { (body, None) } else { (None, body) };
         Some(Difference { path: path.to_string(), strand: strand.to_string(), n, left, right })
     }
 }

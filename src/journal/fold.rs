@@ -10,7 +10,7 @@ use crate::capsule::Usage;
 use crate::ids::{SessionPath, Strand};
 
 use super::record::{CallOutcome, CompletionStatus, Decision, Kind};
-use state::{Call, Child, Delegation, Phase, Session, TaskState};
+use state::{Child, Delegation, Phase, Session, TaskState};
 
 pub use close::{Closing, Scope, Verdict};
 pub use state::{Fold, Summary};
@@ -448,7 +448,7 @@ impl Session {
 
     fn take_call(&mut self, number: u32, kind: &Kind) {
         self.next_call = self.next_call.max(number.saturating_add(1));
-        let call = self.calls.entry(number).or_insert_with(Call::default);
+        let call = self.calls.entry(number).or_default();
         call.said += 1;
         match kind {
             Kind::GateAsked { .. } => call.asked = true,

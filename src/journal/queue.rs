@@ -115,7 +115,9 @@ impl Queue {
     pub fn drain(&mut self) -> Vec<Waiting> {
         let mut taken = Taken::default();
         for (_, items) in std::mem::take(&mut self.trees) {
-            items.into_iter().for_each(|item| drop(taken.add(item)));
+            for item in items {
+                taken.add(item);
+            }
         }
         self.turn.clear();
         taken.waiting

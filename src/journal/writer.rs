@@ -408,7 +408,9 @@ impl State {
             let Some(open) = self.trees.get_mut(&tree) else { continue };
             open.head = head;
             open.watchers.retain(|watcher| !watcher.is_closed());
-            open.watchers.iter().for_each(|watcher| drop(watcher.send_replace(head)));
+            for watcher in &open.watchers {
+                watcher.send_replace(head);
+            }
             if head.ended {
                 self.trees.remove(&tree);
             }

@@ -110,6 +110,11 @@ impl Restarts {
         self.taken.push_back(now);
     }
 
+    /// All that were granted have taken place by now, or never will.
+    pub fn all_taken(&mut self, now: Instant) {
+        (0..self.due).for_each(|_| self.taken(now));
+    }
+
     /// Grants a restart that takes place now, or refuses it.
     #[must_use]
     pub fn spend(&mut self, now: Instant) -> bool {

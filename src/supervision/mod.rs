@@ -1,4 +1,8 @@
-//! The supervision policy, as a pure value.
+//! Who is restarted, when, how often, and how everything stops: pure values and functions, told what happened and when.
+//!
+//! [`Policy`] is the whole of a supervisor. Its parts stand on their own for those that hold no children of fixed
+//! names, such as a delegation: [`Restarts`], [`Failures`], [`EndedAttempt`], [`StopTimes`], [`Progress`]. Nothing here
+//! reads a clock, draws chance or does I/O. docs/supervision.md is the contract.
 
 mod backoff;
 mod exit;

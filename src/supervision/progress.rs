@@ -170,13 +170,17 @@ mod tests {
                 progress.child_moved(child, start + moved * MS);
             }
             let now = start + at * MS;
+            let latest = children.values().copied().max().unwrap_or(0).max(own);
+            let excused = waits[1] && !children.is_empty();
             match progress.judge(now, STALL) {
                 Stall::Waiting => prop_assert!(waits[0]),
-                Stall::CheckAt(next) => prop_assert!(next > now && next <= now.max(start + 500 * MS) + STALL),
+                Stall::CheckAt(next) => {
+                    prop_assert!(next > now && !waits[0]);
+                    prop_assert!(next == start + latest * MS + STALL || (excused && next == now + STALL));
+                }
                 Stall::Stalled { since } => {
-                    let latest = children.values().copied().max().unwrap_or(0).max(own);
                     prop_assert!(at >= latest + 100 && since == start + latest * MS);
-                    prop_assert!(!waits[0] && (!waits[1] || children.is_empty()));
+                    prop_assert!(!waits[0] && !excused);
                 }
             }
         }

@@ -11,9 +11,10 @@ use tokio::time::Instant;
 
 use super::context::{Prepared, Shared, TreeContext};
 use super::delegation::{Delegation, Effect, Event, StopCause};
+use super::endings::{self, Origin};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::owned::Owned;
-use super::report::{Outcome, bounded};
+use super::report::Outcome;
 use super::scribe::Scribe;
 use super::session::{self, SessionSeed};
 use super::vigil::{Pulse, Vigil};
@@ -23,7 +24,7 @@ use crate::env::Chance;
 use crate::fault::{Action, Cursor, Point};
 use crate::ids::{SessionPath, Strand};
 use crate::journal::{
-    Closed, Closing, CompletionStatus, Ids, Kind, LentDirectory, Reporter, Scope, Text, Verdict,
+    Closed, Closing, CompletionStatus, Entry, Ids, Kind, LentDirectory, Reporter, Scope, Ticket, Verdict,
 };
 use crate::lending::Directory;
 use crate::supervision::{ExitClass, StopTimes};
@@ -60,7 +61,7 @@ pub(crate) struct Ended {
     pub(crate) status: CompletionStatus,
     pub(crate) outcome: Outcome,
     /// Commit of the last of its endings.
-    pub(crate) ticket: crate::journal::Ticket,
+    pub(crate) ticket: Option<Ticket>,
 }
 
 struct Child {
@@ -258,14 +259,8 @@ impl Children {
 
     /// Where the delegator itself speaks of this delegation.
     fn own_scribe(&self, key: u32) -> (Scribe, Strand) {
-        match self.delegator {
-            Delegator::Root(_) => (self.child_scribe(key, 0), Strand::Tree),
-            Delegator::Session(_) => {
-                let mut scribe = self.scribe.clone();
-                scribe.ids.delegation = self.list[&key].seed.ids.delegation;
-                (scribe, Strand::Delegation(key))
-            }
-        }
+        let (path, attempt, strand) = self.origin(key).place();
+        (Scribe { path, attempt, ..self.child_scribe(key, attempt) }, strand)
     }
 
     /// Takes what only concerns the children themselves: whether it says that something may have changed the world,
@@ -409,18 +404,38 @@ impl Children {
             }
             Effect::ConfirmGone { attempt } => self.confirm_gone(key, attempt),
             Effect::CloseBelow { attempt, class } => self.close_below(key, attempt, class),
-            Effect::AttemptEnded { attempt, class, detail, changed_world } => {
-                let detail = detail.map(|text| bounded(&text, self.shared.limits.detail));
-                let scribe = self.child_scribe(key, attempt);
-                scribe.say(Strand::Main, Kind::AttemptEnded { class, detail, changed_world });
+            Effect::AttemptEnded { .. } | Effect::Restarted { .. } => drop(self.record(key, &effect)),
+            Effect::End { .. } => {
+                let ticket = self.record(key, &effect);
+                if let Effect::End { status, outcome, .. } = effect {
+                    ended.push_back(self.end(key, status, outcome, ticket));
+                }
             }
-            Effect::Restarted { attempt, class, after } => {
-                let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-                self.child_scribe(key, attempt).say(Strand::Main, Kind::Restarted { class, after_ms });
-            }
-            Effect::End { begun, status, by, attempts, outcome } => {
-                ended.push_back(self.end(key, begun, status, by, attempts, outcome));
-            }
+        }
+    }
+
+    /// Appends what an effect records. The commit of the last of it.
+    fn record(&self, key: u32, effect: &Effect) -> Option<Ticket> {
+        let child = &self.list[&key];
+        let (seed, attempt) = (&child.seed, child.delegation.attempt());
+        let mut events = endings::records(&self.origin(key), &seed.path, attempt, effect, self.shared.limits.detail);
+        let last = events.pop();
+        let entry = |(path, attempt, strand, kind)| Entry {
+            ids: seed.ids,
+            ..Entry::new(seed.tree.id, path, attempt, strand, kind)
+        };
+        events.into_iter().for_each(|event| self.shared.journal.record(entry(event)));
+        last.map(|event| self.shared.journal.append(entry(event)))
+    }
+
+    fn origin(&self, key: u32) -> Origin {
+        match self.delegator {
+            Delegator::Root(_) => Origin::Tree,
+            Delegator::Session(_) => Origin::Delegated {
+                by: self.scribe.path.clone(),
+                attempt: self.scribe.attempt,
+                strand: Strand::Delegation(key),
+            },
         }
     }
 
@@ -612,41 +627,7 @@ impl Children {
         }));
     }
 
-    fn end(
-        &mut self,
-        key: u32,
-        begun: bool,
-        status: CompletionStatus,
-        by: Reporter,
-        attempts: u32,
-        outcome: Outcome,
-    ) -> Ended {
-        let attempt = self.child(key).delegation.attempt();
-        let of_child = self.child_scribe(key, attempt);
-        let limits = &self.shared.limits;
-        let detail = outcome.why().map(|text| bounded(&text, limits.detail));
-        let is_tree = matches!(self.delegator, Delegator::Root(_));
-        let task_ended = || Kind::TaskEnded {
-            status,
-            answer: match &outcome.result {
-                Some(Ok(answer)) => Some(Text::Inline(answer.to_string())),
-                _ => None,
-            },
-            detail: detail.clone(),
-        };
-        if begun {
-            of_child.say(Strand::Main, task_ended());
-            of_child.say(Strand::Main, Kind::SessionEnded { status, by });
-        } else if is_tree {
-            of_child.at(0).say(Strand::Tree, task_ended());
-        }
-        let (scribe, strand) = self.own_scribe(key);
-        let ended = if is_tree {
-            Kind::TreeEnded { status, refused: 0 }
-        } else {
-            Kind::DelegationEnded { status, by, attempts, answer: None, detail, spent: outcome.spent.unwrap_or_default() }
-        };
-        let ticket = scribe.promise(strand, ended, None);
+    fn end(&mut self, key: u32, status: CompletionStatus, outcome: Outcome, ticket: Option<Ticket>) -> Ended {
         self.open -= 1;
         let child = self.child(key);
         (child.deadline, child.waiting, child.giving_up) = (None, None, None);

@@ -27,7 +27,7 @@ enum State {
     /// All of it is gone; the writer was asked to close what it left open.
     Closing { class: ExitClass, detail: Option<String> },
     /// Between two attempts: the next starts when the last is `gone` and the pause is over.
-    Resting { gone: bool, rested: bool },
+    Resting { gone: bool, rested: bool, class: ExitClass, after: Duration },
     /// It has ended; `dismissed` once nothing of its last session is left.
     Ended { status: CompletionStatus },
 }
@@ -188,7 +188,7 @@ impl Delegation {
             Event::Closed { attempt, changed_world } if attempt == self.attempt => {
                 self.closed(changed_world, now, chance)
             }
-            Event::Rested { attempt } if attempt == self.attempt => self.rested(),
+            Event::Rested { attempt } if attempt == self.next_number() => self.rested(),
             Event::GiveUp { attempt } if attempt == self.attempt => self.give_up(),
             _ => Vec::new(),
         }
@@ -276,7 +276,7 @@ impl Delegation {
 
     fn exited(&mut self, attempt: u32, class: ExitClass, detail: Option<String>) -> Vec<Effect> {
         if let State::Resting { gone: gone @ false, .. } = &mut self.state
-            && attempt + 1 == self.attempt
+            && attempt == self.attempt
         {
             *gone = true;
             return self.next_attempt();
@@ -329,12 +329,21 @@ impl Delegation {
             (State::Resting { gone: true, .. }, Some((cause, _))) => {
                 self.end(CompletionStatus::Terminated, Reporter::Supervisor, Outcome::stopped(cause.text()))
             }
-            (State::Resting { gone: true, rested: true }, None) => {
+            (State::Resting { gone: true, rested: true, class, after }, None) => {
+                let (class, after) = (*class, *after);
+                self.attempt = self.next_number();
                 self.state = State::Starting;
-                vec![Effect::Start { attempt: self.attempt }]
+                let attempt = self.attempt;
+                let restarted = self.begun.then_some(Effect::Restarted { attempt, class, after });
+                restarted.into_iter().chain([Effect::Start { attempt }]).collect()
             }
             _ => Vec::new(),
         }
+    }
+
+    /// The number of the attempt that would follow: one that was never recorded as started is not counted.
+    fn next_number(&self) -> u32 {
+        if self.begun { self.attempt + 1 } else { self.attempt }
     }
 
     /// An attempt is over: run the task again, or end. `gone`: no actor of it is left.
@@ -365,13 +374,8 @@ impl Delegation {
         };
         match after {
             Some(after) => {
-                let class = outcome.class;
-                self.attempt += 1;
-                self.state = State::Resting { gone, rested: false };
-                if self.begun {
-                    effects.push(Effect::Restarted { attempt: self.attempt, class, after });
-                }
-                effects.push(Effect::Rest { attempt: self.attempt, after });
+                self.state = State::Resting { gone, rested: false, class: outcome.class, after };
+                effects.push(Effect::Rest { attempt: self.next_number(), after });
             }
             None => effects.extend(self.end(status_of(&outcome, self.stop.is_some()), by, outcome)),
         }

@@ -25,7 +25,7 @@ fn lent(seed: &SessionSeed, chance: Chance) -> Confinement {
     Confinement {
         directories: seed.directories.to_vec(),
         variables: seed.shared.variables(capsule.grants()),
-        hosts: capsule.grants().network.iter().map(ToString::to_string).collect(),
+        hosts: capsule.grants().network.clone(),
         memory: own.memory.unwrap_or(limits.guest_memory),
         running: own.running.unwrap_or(limits.guest_running),
         env: seed.shared.env.clone(),

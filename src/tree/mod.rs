@@ -7,6 +7,7 @@ mod calls;
 mod children;
 mod context;
 mod delegation;
+mod endings;
 #[cfg(feature = "guest")]
 mod guests;
 mod joins;

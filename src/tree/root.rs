@@ -182,11 +182,14 @@ impl State {
                         Some(Ok(answer)) => answer.to_string(),
                         _ => String::new(),
                     };
-                    let committed = ticket.await;
+                    let committed = match ticket {
+                        Some(ticket) => ticket.await.map(drop),
+                        None => Ok(()),
+                    };
                     let answer_len = answer.len() as u64;
                     let spent = outcome.spent.unwrap_or_default();
                     let completion = Completion { index: 0, status, answer, answer_len, detail, spent };
-                    let _nobody = done.send(committed.map(|_| completion));
+                    let _nobody = done.send(committed.map(|()| completion));
                     let _gone = me.cast(RootMessage::Told { key });
                 }),
             );

@@ -52,9 +52,4 @@ impl Scribe {
             Kind::FaultInjected { point: strike.point.to_string(), action: strike.action.to_string(), nth: strike.nth },
         );
     }
-
-    /// The same session in another attempt.
-    pub(crate) fn at(&self, attempt: u32) -> Self {
-        Self { attempt, ..self.clone() }
-    }
 }

@@ -1,5 +1,22 @@
 //! Every promise of treeward, one file each, in one binary.
 
+mod bad_manifests;
 mod exactly_one_ending;
+mod guest_bad_components;
+mod guest_cache;
+mod guest_confined;
+mod guest_delegations;
+mod guest_files;
+mod guest_limits;
+mod guest_support;
+mod guest_tools;
+mod journal_killed;
+mod journal_kit;
+mod journal_records;
+mod journal_sqlite;
+mod journal_verify;
+mod journal_writer;
 mod supervision_contract;
 mod support;
+mod survey;
+mod survey_agrees;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use self::section::{Entry, Section, Source};
+use self::section::{Entry, Section, Source, Strings};
 use super::host::Host;
 use super::name::{check_name, nearest, shown};
 use super::quantity::{duration, micro_usd, size};
@@ -242,7 +242,7 @@ fn file_path(section: &Section<'_, '_>, entry: Entry<'_>) -> Result<PathBuf> {
 
 fn read_grants(mut section: Section<'_, '_>, terms: &mut Terms, lines: &mut Lines) -> Result<()> {
     let mut list = |section: &mut Section<'_, '_>, key: &'static str| -> Result<Vec<(String, u32)>> {
-        let Some((line, values)) = section.strings(key, MOST_ENTRIES)? else { return Ok(Vec::new()) };
+        let Some(Strings { line, of: values }) = section.strings(key, MOST_ENTRIES)? else { return Ok(Vec::new()) };
         lines.put(&format!("grants.{key}"), line);
         for (value, line) in &values {
             lines.put(&format!("grants.{key}={value}"), *line);

@@ -39,6 +39,14 @@ pub(super) struct Entry<'i> {
     span: Range<usize>,
 }
 
+/// A list of strings.
+pub(super) struct Strings {
+    /// The line of its key.
+    pub(super) line: u32,
+    /// Each, with its own line.
+    pub(super) of: Vec<(String, u32)>,
+}
+
 /// One table. Keys are taken out of it one by one; what is left at the end is unknown.
 pub(super) struct Section<'s, 'i> {
     pub(super) source: &'s Source<'s>,
@@ -145,10 +153,6 @@ impl<'s, 'i> Section<'s, 'i> {
         }
     }
 
-    pub(super) fn string(&mut self, key: &'static str) -> Result<Option<String>> {
-        self.take(key).map(|entry| self.text(entry, "a string")).transpose()
-    }
-
     pub(super) fn boolean(&mut self, key: &'static str) -> Result<Option<bool>> {
         self.take(key)
             .map(|entry| match entry.value {
@@ -188,8 +192,8 @@ impl<'s, 'i> Section<'s, 'i> {
             .transpose()
     }
 
-    /// A list of strings with the line of each, no two the same and at most `most`; and the line of the key.
-    pub(super) fn strings(&mut self, key: &'static str, most: usize) -> Result<Option<(u32, Vec<(String, u32)>)>> {
+    /// A list of strings, no two the same and at most `most`.
+    pub(super) fn strings(&mut self, key: &'static str, most: usize) -> Result<Option<Strings>> {
         let Some(entry) = self.take(key) else { return Ok(None) };
         let DeValue::Array(array) = &entry.value else { return Err(self.wrong_type(&entry, "an array of strings")) };
         if array.len() > most {
@@ -209,6 +213,6 @@ impl<'s, 'i> Section<'s, 'i> {
             }
             strings.push((text.clone().into_owned(), line));
         }
-        Ok(Some((entry.line, strings)))
+        Ok(Some(Strings { line: entry.line, of: strings }))
     }
 }

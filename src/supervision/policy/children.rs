@@ -42,7 +42,7 @@ pub(super) struct Child<Id> {
     pub incarnation: Incarnation,
     /// To be stopped, or being stopped.
     pub marked: bool,
-    /// A granted restart has not taken place yet.
+    /// A restart granted to it alone has not taken place yet.
     pub restart_due: bool,
     /// One of the first start that has not come up: those after it wait for it.
     pub first_start: bool,

@@ -187,11 +187,8 @@ impl<Id: Ord + Clone> Policy<Id> {
         if self.phase != Phase::Up || child.want != Want::Up {
             return self.rest(place, now, fx);
         }
-        let class = match class {
-            None if marked => return self.restart_with_others(place, now, fx),
-            // What was stopped without our asking was cancelled by someone else.
-            class => class.unwrap_or(ExitClass::Canceled),
-        };
+        // What was stopped without our asking was cancelled by someone else.
+        let class = class.unwrap_or(ExitClass::Canceled);
         if marked {
             // It ended before the stop reached it. Its restart is part of the one under way, unless it had ended for
             // good; how one ends that was told to stop says little, but work done is done.
@@ -210,7 +207,8 @@ impl<Id: Ord + Clone> Policy<Id> {
                 self.escalate(place, class, EscalateWhy::TooManyRestarts, now, fx);
             }
             Verdict::Restart => {
-                self.children.update(place, |child| child.restart_due = true);
+                let alone = self.rules.strategy == Strategy::OneForOne;
+                self.children.update(place, |child| child.restart_due = alone);
                 self.restart(place, Duration::ZERO, now, chance, fx);
             }
         }
@@ -404,6 +402,10 @@ impl<Id: Ord + Clone> Policy<Id> {
                 }
             }
             Strategy::OneForAll | Strategy::RestForOne => {
+                // Restarted together, they are counted when the last of them is up: each of their starts is before.
+                if self.children.set(Set::Pending).is_empty() && self.children.set(Set::Marked).is_empty() {
+                    self.restarts.all_taken(now);
+                }
                 let wait = self.rules.strategy == Strategy::OneForAll && !self.children.set(Set::Backoff).is_empty();
                 let stopping =
                     !(self.children.set(Set::Marked).is_empty() && self.children.set(Set::Stopping).is_empty());

@@ -270,7 +270,50 @@ fn a_transient_child_that_had_finished_is_not_started_with_others() {
     assert_eq!(rig.log(), ["ended 2", "start 0"]);
 }
 
+#[test]
+fn how_one_ends_that_was_told_to_stop_does_not_keep_it_from_its_restart() {
+    for class in [ExitClass::KilledByUs, ExitClass::Canceled, ExitClass::Panic, ExitClass::Throttled { lifts_ms: 1 }] {
+        let children = vec![child(0), child_of(1, RestartType::Transient)];
+        let mut rig = with(AutoShutdown::Never, Strategy::OneForAll, children);
+        rig.exited(0, ExitClass::Panic);
+        rig.exited(1, class);
+        rig.settle();
+        assert_eq!(rig.log(), ["timer 0", "stop 1", "start 0", "start 1"], "{class:?}");
+    }
+}
+
 // Intensity, escalation.
+
+#[test]
+fn a_groups_restart_counts_until_a_window_after_its_last_is_up() {
+    let one = Intensity::new(1, 1_000 * MS).unwrap();
+    let mut rig = Rig::up(spec(Strategy::RestForOne, one, 0..2), Strategy::RestForOne);
+    rig.exited(0, ExitClass::Panic);
+    rig.stopped(1);
+    rig.elapse(0);
+    // The first of the two takes long to come up, so the second starts long after the restart began.
+    rig.now += 5_000 * MS;
+    rig.started(0);
+    rig.started(1);
+    rig.now += 900 * MS;
+    rig.log();
+    rig.exited(1, ExitClass::Panic);
+    assert_eq!(rig.log()[0], "escalate 1 TooManyRestarts");
+}
+
+#[test]
+fn a_restart_that_never_took_place_is_spent_and_does_not_count_for_ever() {
+    for strategy in [Strategy::OneForOne, Strategy::RestForOne] {
+        let one = Intensity::new(1, 1_000 * MS).unwrap();
+        let mut rig = Rig::up(spec(strategy, one, 0..2), strategy);
+        rig.exited(1, ExitClass::Panic);
+        rig.send(Event::StopAsked(1));
+        rig.now += 1_001 * MS;
+        rig.log();
+        rig.exited(0, ExitClass::Panic);
+        assert_eq!(rig.log(), ["timer 0"]);
+    }
+}
 
 #[test]
 fn a_crash_at_init_every_millisecond_escalates_at_exactly_the_fourth() {
@@ -372,6 +415,16 @@ fn without_a_wait_a_restart_is_at_once() {
     assert_eq!(rig.log(), ["start 0"]);
 }
 
+#[test]
+fn a_quota_makes_no_wait_under_a_second_or_over_a_day() {
+    let mut rig = Rig::up(spec(Strategy::OneForOne, plenty(), [0]), Strategy::OneForOne);
+    for lifts_ms in [0, 1, u64::MAX] {
+        rig.exited(0, ExitClass::Throttled { lifts_ms });
+        rig.settle();
+    }
+    assert_eq!(rig.waits, [1_000 * MS, 1_000 * MS, Duration::from_secs(24 * 60 * 60)]);
+}
+
 // Asked for.
 
 #[test]
@@ -411,6 +464,42 @@ fn children_can_be_added_and_removed_at_any_time() {
     assert_eq!(rig.log(), ["timer 2", "stop 9", "start 2", "start 9"]);
     rig.add(child(1));
     assert_eq!(rig.policy.children().map(|(id, _)| *id).collect::<Vec<_>>(), [0, 2, 9, 1]);
+}
+
+#[test]
+fn a_removal_is_not_taken_back() {
+    let mut rig = three(Strategy::OneForOne);
+    rig.send(Event::RemoveAsked(1));
+    rig.send(Event::StopAsked(1));
+    rig.send(Event::StartAsked(1));
+    rig.stopped(1);
+    assert_eq!(rig.log(), ["stop 1", "removed 1"]);
+    rig.send(Event::StopAsked(2));
+    rig.stopped(2);
+    rig.send(Event::RemoveAsked(2));
+    assert_eq!(rig.log(), ["stop 2", "ended 2", "removed 2"]);
+}
+
+#[test]
+fn a_child_asked_to_stop_that_is_to_stop_anyway_goes_in_its_turn() {
+    let mut rig = three(Strategy::OneForAll);
+    rig.exited(2, ExitClass::Panic);
+    rig.send(Event::StopAsked(0));
+    assert_eq!(rig.log(), ["timer 2", "stop 1"]);
+    rig.settle();
+    assert_eq!(rig.log(), ["stop 0", "ended 0", "start 1", "start 2"]);
+}
+
+#[test]
+fn nothing_asked_for_is_started_while_stopping() {
+    let mut rig = three(Strategy::OneForOne);
+    rig.send(Event::StopAsked(2));
+    rig.stopped(2);
+    rig.send(Event::StopAll);
+    rig.send(Event::StartAsked(2));
+    assert_eq!(rig.policy.status(&2), Some(ChildStatus::Ended));
+    rig.settle();
+    assert_eq!(rig.log(), ["stop 2", "ended 2", "stop 1", "ended 1", "stop 0", "ended 0", "shutdown Asked"]);
 }
 
 #[test]
