@@ -220,7 +220,11 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
     out.finish()?;
     if completion.status != CompletionStatus::Ok && !args.json {
         let why = completion.detail.as_deref().unwrap_or("it gave no reason");
-        reporter.say(&Line::new().with(Style::Bad, &format!("error: {}: {why}", status_name(completion.status))));
+        let error = match completion.status {
+            CompletionStatus::Error => format!("error: {why}"),
+            status => format!("error: {}: {why}", status_name(status)),
+        };
+        reporter.say(&Line::new().with(Style::Bad, &error));
     }
     match mode {
         Mode::Screen | Mode::Lines => {
