@@ -38,11 +38,20 @@ enum Message {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 enum Pending {
     /// The supervisor hears that the actor of this attempt is gone.
-    Exit { attempt: u32, killed: bool },
+    Exit {
+        attempt: u32,
+        killed: bool,
+    },
     /// Nothing of this attempt is left: only once that is so.
-    Gone { attempt: u32 },
-    Rested { attempt: u32 },
-    GiveUp { attempt: u32 },
+    Gone {
+        attempt: u32,
+    },
+    Rested {
+        attempt: u32,
+    },
+    GiveUp {
+        attempt: u32,
+    },
     ReportAgain,
 }
 
@@ -193,11 +202,11 @@ impl World {
                 events.push_back(Event::Started { attempt });
             }
             Effect::Tell { cause, times } => self.send(below, Message::Stop { cause, times: times.one_level_down() }),
-            Effect::GiveUpAt { attempt, .. } => drop(self.pending[level].insert(Pending::GiveUp { attempt })),
-            Effect::Rest { attempt, .. } => drop(self.pending[level].insert(Pending::Rested { attempt })),
+            Effect::GiveUpAt { attempt, .. } => self.later(level, Pending::GiveUp { attempt }),
+            Effect::Rest { attempt, .. } => self.later(level, Pending::Rested { attempt }),
             Effect::Dismiss => self.kill(below, false),
             Effect::Kill => self.kill(below, true),
-            Effect::ConfirmGone { attempt } => drop(self.pending[level].insert(Pending::Gone { attempt })),
+            Effect::ConfirmGone { attempt } => self.later(level, Pending::Gone { attempt }),
             Effect::CloseBelow { attempt, class } => {
                 let closing = Closing {
                     scope: Scope::Inside,
@@ -226,6 +235,10 @@ impl World {
             let (path, attempt, strand) = self.origin(level).place();
             self.append((path, attempt, strand, Kind::BudgetSettled { spent: Usage::default(), estimated: false }));
         }
+    }
+
+    fn later(&mut self, level: usize, pending: Pending) {
+        self.pending[level].insert(pending);
     }
 
     fn send(&mut self, level: usize, message: Message) {
@@ -321,7 +334,7 @@ impl World {
             }
             for pending in &self.pending[level] {
                 if actor.alive {
-                    self.fire(clock, level, pending, &mut step);
+                    self.fire(level, pending, &mut step);
                 }
             }
             if level > 0 && actor.alive && actor.agent && !actor.aborted {
@@ -402,19 +415,18 @@ impl World {
             deadline_ms: 1,
         };
         self.append((by.clone(), attempt, strand, delegated));
-        self.append((by, attempt, strand, Kind::BudgetReserved { slice: Budget { tokens: Some(1), ..Budget::default() } }));
+        self.append((
+            by,
+            attempt,
+            strand,
+            Kind::BudgetReserved { slice: Budget { tokens: Some(1), ..Budget::default() } },
+        ));
         self.actors[level].reserved = true;
         self.actors[level].delegation = Some(Delegation::new(spec()));
         self.happened(clock, level, Event::Admitted);
     }
 
-    fn fire(
-        &self,
-        clock: &Clock,
-        level: usize,
-        pending: &Pending,
-        step: &mut impl FnMut(String, &dyn Fn(&mut World)),
-    ) {
+    fn fire(&self, level: usize, pending: &Pending, step: &mut impl FnMut(String, &dyn Fn(&mut World))) {
         if matches!(pending, Pending::Gone { .. }) && !self.nothing_left_below(level + 1) {
             return;
         }
