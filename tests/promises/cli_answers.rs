@@ -81,7 +81,7 @@ fn what_an_agent_writes_does_not_steer_the_terminal() {
             {{"do":"wait","of":0}},{{"do":"answer","text":"{hostile}"}}]"#
     );
     let place = Place::new();
-    let ran = place.script(&steps, &[]).ended(0).says(r"says: \e]0;owned\u{7}\r\u{9b}2J\u{202e}");
+    let ran = place.script(&steps, &[]).ended(0).says(r"says: \e]0;owned\u{7} \u{9b}2J\u{202e}");
     let tree = place.treeward(&["tree"]).ended(0);
     let trace = place.treeward(&["trace"]).ended(0);
     for shown in [&ran.err, tree.out(), trace.out()] {
