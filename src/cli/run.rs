@@ -79,14 +79,14 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "\
-The answer alone goes to standard output. On a terminal the tree is drawn on standard error while it grows, otherwise
+The answer alone goes to standard output. On a terminal the tree is drawn on standard error while it grows, otherwise \
 each event is a line there. Ctrl-C stops the tree in order, a second one at once.
 
 Examples:
   treeward run examples/survey --input .
   treeward run examples/survey --input . --task json --quiet | jq .files
   treeward run examples/survey --input . --fault 'session path=0.1 panic'
-  treeward run mine --task-file task.md --input docs --work out --budget usd=2,depth=3 --deadline 10m";
+  treeward run mine --task-file task.md --input docs --budget usd=2,depth=3 --deadline 10m";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum When {

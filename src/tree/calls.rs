@@ -590,8 +590,10 @@ impl State {
                 }
             }
         };
+        // Made here, not in the task: one that is aborted before it first runs says farewell too.
+        let farewell = ToolFarewell { session: me, call, result: None };
         Owned::spawn(async move {
-            let mut farewell = ToolFarewell { session: me, call, result: None };
+            let mut farewell = farewell;
             let _pulse = pulse;
             farewell.result =
                 Some(contained(run).await.unwrap_or_else(|panic| Err(format!("the tool panicked: {panic}"))));
