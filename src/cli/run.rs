@@ -230,6 +230,7 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
         Mode::Screen | Mode::Lines => {
             reporter.say(&Line::new());
             panics.try_iter().for_each(|panic| reporter.say(&Line::new().with(Style::Dim, &format!("panic: {panic}"))));
+            summary::never_struck(reporter.tree(), &args.faults).iter().for_each(|line| reporter.say(line));
             summary::summary(reporter.tree(), id, &args.journal).iter().for_each(|line| reporter.say(line));
         }
         Mode::Quiet if completion.status != CompletionStatus::Ok && args.journal != Place::Memory => {

@@ -17,6 +17,13 @@ fn help_lists_them() {
 }
 
 #[test]
+fn the_docs_list_the_same() {
+    let docs = include_str!("../../docs/command-line.md");
+    let listed = docs.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next()?.parse::<i32>().ok());
+    assert_eq!(listed.collect::<Vec<_>>(), codes(&Place::new().treeward(&["--help"]).ended(0)));
+}
+
+#[test]
 fn zero_for_an_answer_and_one_for_the_agents_own_no() {
     let place = Place::new();
     place.script(r#"[{"do":"answer","text":"yes"}]"#, &[]).ended(0);

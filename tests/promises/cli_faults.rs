@@ -35,3 +35,11 @@ fn what_strikes_is_on_the_screen_and_takes_only_its_own_subtree() {
     let verified = place.treeward(&["verify", "--json"]).ended(0).json();
     assert_eq!(verified[0]["open"]["reservations"], 0);
 }
+
+#[test]
+fn a_rule_of_which_nothing_struck_is_named() {
+    let place = Place::new();
+    let ran = place.script("[]", &["--fault", "session path=0.7 panic", "--fault", "agent delay=1ms"]).ended(0);
+    assert!(!ran.err.contains("never struck: agent"), "{}", ran.err);
+    ran.says("never struck: session path=0.7 panic\n");
+}

@@ -103,3 +103,13 @@ fn a_reader_that_goes_away_stops_the_tree_in_order() {
     run.end();
     everything_ended(&place);
 }
+
+#[test]
+fn a_child_that_is_cancelled_as_it_begins_ends_then_and_not_when_the_grace_is_over() {
+    let place = Place::new();
+    let steps =
+        r#"[{"do":"delegate","script":[{"do":"sleep","ms":600000}]},{"do":"cancel","of":0},{"do":"wait","of":0}]"#;
+    for _ in 0..10 {
+        finish(place.start(&["run", "script", "--task", steps, "--journal", "memory"]), AT_ONCE).ended(0);
+    }
+}
