@@ -383,7 +383,9 @@ impl Children {
         match effect {
             Effect::Start { attempt } => events.extend(self.start(key, attempt).await.map(|event| (key, event))),
             Effect::Tell { cause, times } => self.tell_stop(key, cause, times),
-            Effect::GiveUpAt { attempt, at } => self.child(key).giving_up = Some(self.at(key, at, Event::GiveUp { attempt })),
+            Effect::GiveUpAt { attempt, at } => {
+                self.child(key).giving_up = Some(self.at(key, at, Event::GiveUp { attempt }))
+            }
             Effect::Rest { attempt, after } => {
                 let at = Instant::now() + after;
                 self.child(key).waiting = Some(self.at(key, at, Event::Rested { attempt }));
@@ -490,8 +492,13 @@ impl Children {
         let child = self.child(key);
         if attempt > 1 {
             let chance = env.chance(&child.seed.path, attempt, Strand::Delegation(key));
-            child.cursor =
-                Cursor::for_session(plan.as_ref(), &child.seed.path, child.seed.prepared.capsule.name(), attempt, chance);
+            child.cursor = Cursor::for_session(
+                plan.as_ref(),
+                &child.seed.path,
+                child.seed.prepared.capsule.name(),
+                attempt,
+                chance,
+            );
         }
         if child.place.is_none() {
             match places.try_acquire_owned() {
@@ -648,7 +655,6 @@ async fn open(to_lend: Vec<ToLend>, simulated: bool) -> Result<Vec<Directory>, c
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
 }
-
 
 /// The class and detail a supervision event stands for.
 pub(crate) fn exit_of(event: ractor::SupervisionEvent) -> Option<(ActorCell, ExitClass, Option<String>)> {

@@ -38,11 +38,20 @@ enum Message {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 enum Pending {
     /// The supervisor hears that the actor of this attempt is gone.
-    Exit { attempt: u32, killed: bool },
+    Exit {
+        attempt: u32,
+        killed: bool,
+    },
     /// Nothing of this attempt is left: only once that is so.
-    Gone { attempt: u32 },
-    Rested { attempt: u32 },
-    GiveUp { attempt: u32 },
+    Gone {
+        attempt: u32,
+    },
+    Rested {
+        attempt: u32,
+    },
+    GiveUp {
+        attempt: u32,
+    },
     ReportAgain,
 }
 
@@ -402,19 +411,18 @@ impl World {
             deadline_ms: 1,
         };
         self.append((by.clone(), attempt, strand, delegated));
-        self.append((by, attempt, strand, Kind::BudgetReserved { slice: Budget { tokens: Some(1), ..Budget::default() } }));
+        self.append((
+            by,
+            attempt,
+            strand,
+            Kind::BudgetReserved { slice: Budget { tokens: Some(1), ..Budget::default() } },
+        ));
         self.actors[level].reserved = true;
         self.actors[level].delegation = Some(Delegation::new(spec()));
         self.happened(clock, level, Event::Admitted);
     }
 
-    fn fire(
-        &self,
-        clock: &Clock,
-        level: usize,
-        pending: &Pending,
-        step: &mut impl FnMut(String, &dyn Fn(&mut World)),
-    ) {
+    fn fire(&self, clock: &Clock, level: usize, pending: &Pending, step: &mut impl FnMut(String, &dyn Fn(&mut World))) {
         if matches!(pending, Pending::Gone { .. }) && !self.nothing_left_below(level + 1) {
             return;
         }

@@ -13,10 +13,7 @@ async fn an_answer_comes_back_once_and_everything_is_closed() {
     let ran = run(simulated(), Submission::new(lead(&["echo"]), "hello")).await;
     ran.check();
     assert_eq!(ran.completion.as_ref().expect("a completion").answer, "hello");
-    assert_eq!(
-        ran.kinds("0.0"),
-        ["session_started", "task_started", "attempt_ended", "task_ended", "session_ended"]
-    );
+    assert_eq!(ran.kinds("0.0"), ["session_started", "task_started", "attempt_ended", "task_ended", "session_ended"]);
 }
 
 #[tokio::test(start_paused = true)]
