@@ -18,3 +18,6 @@ mod journal_verify;
 mod journal_writer;
 mod supervision_contract;
 mod support;
+mod warden_kit;
+mod warden_leaves_nothing;
+mod warden_spawns;
