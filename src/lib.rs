@@ -43,6 +43,8 @@ pub mod fault;
 pub mod gate;
 #[cfg(feature = "guest")]
 pub mod guest;
+#[cfg(feature = "harness")]
+pub mod harness;
 pub mod ids;
 pub mod journal;
 pub mod lending;
