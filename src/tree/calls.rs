@@ -516,7 +516,10 @@ impl State {
                 self.scribe.say(strand, Kind::GateAsked { tool: request.tool().to_owned() });
                 let reason_said = Some(reason.clone());
                 let decided = Kind::GateDecided { decision: Decision::Deny, by: "rules".into(), reason: reason_said };
-                self.scribe.say_on(strand, decided, credit);
+                self.scribe.say(strand, decided);
+                // A call ends once, also one that never ran: else the tree could not end.
+                let ended = Kind::ToolReturned { outcome: CallOutcome::Denied, output: Text::default() };
+                self.scribe.say_on(strand, ended, credit);
                 Err(reason)
             }
         }
