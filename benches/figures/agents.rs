@@ -83,7 +83,7 @@ pub fn crowd(child: &Arc<Capsule>, task: &'static str, started: tokio::sync::mps
     };
     let lead = Capsule::native("crowd", agent)
         .delegates([child.name()])
-        .live_children(1_000_000)
+        .live_children(65_536)
         .deadline(Duration::from_secs(3600))
         .build()
         .expect("a capsule");

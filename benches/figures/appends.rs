@@ -120,7 +120,7 @@ async fn raw(file: &Path, writers: usize, bytes: usize, time: Duration) -> f64 {
             let all: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
             let group: Vec<u8> = all.iter().flat_map(|(bytes, _)| bytes).copied().collect();
             file.write_all(&group).and_then(|()| file.sync_data()).expect("it is written");
-            all.into_iter().for_each(|(_, done)| drop(done.send(())));
+            all.into_iter().for_each(|(_, done)| done.send(()).expect("it waits"));
         }
     });
     let begin = Instant::now();

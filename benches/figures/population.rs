@@ -59,23 +59,29 @@ pub fn guests(number: usize) -> Vec<f64> {
     })
 }
 
-/// One native session with so many waiting children: how many of them live, and bytes resident for each.
+/// Two native sessions with half of so many waiting children each: how many sessions live, and bytes resident for each.
 pub fn natives(number: usize) -> Vec<f64> {
     machine::tokio().block_on(async {
         let place = machine::disk();
         let journal = Place::File(place.path().join("journal.db"), Durability::Sync);
-        let limits = Limits { live_sessions: number as u32 + 1, ..Limits::default() };
+        let limits = Limits { live_sessions: number as u32 + 2, ..Limits::default() };
         let runtime = Runtime::builder().journal(journal).limits(limits).start().await.expect("it starts");
         let (started, mut all) = mpsc::channel(1);
         let team = agents::crowd(&agents::waiter(), "", started);
         machine::settled().await;
         let (free, before) = (runtime.free_places(), machine::resident());
-        let tree = runtime.submit(Submission::new(team, number.to_string())).await.expect("it is taken");
-        all.recv().await.expect("all have started");
+        let mut trees = Vec::new();
+        for _ in 0..2 {
+            let half = Submission::new(team.clone(), (number / 2).to_string());
+            trees.push(runtime.submit(half).await.expect("it is taken"));
+        }
+        for _ in &trees {
+            all.recv().await.expect("all have started");
+        }
         machine::settled().await;
-        let live = (free - runtime.free_places() - 1) as f64;
+        let live = (free - runtime.free_places()) as f64;
         let each = (machine::resident() - before) / live;
-        tree.stop(Duration::from_secs(60));
+        trees.iter().for_each(|tree| tree.stop(Duration::from_secs(60)));
         runtime.stop(Duration::from_secs(60)).await.expect("it stops");
         vec![live, each]
     })
