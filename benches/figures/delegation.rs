@@ -20,7 +20,7 @@ pub fn measure(report: &mut Report, effort: Effort) {
                 name: "delegation-native",
                 value: took.median(),
                 unit: "us",
-                floor: Some((floor.median(), "an actor spawned linked, two calls, stopped and joined")),
+                floor: Some((floor.median(), "an actor spawned linked, a task, four messages, stopped and joined")),
                 goal: Goal::RatioAtMost(3.0),
             });
         }

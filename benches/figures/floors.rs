@@ -63,8 +63,8 @@ pub async fn actor_calls(times: usize) -> Samples {
     tokio::spawn(calls).await.expect("no panic")
 }
 
-/// A linked child spawned, the two calls a delegation is to the actor that makes it (delegate, wait), the child
-/// stopped and joined; with `guest`, a fresh instance of it called once in between.
+/// A linked child spawned, stopped and joined, a task for what thinks in it, and the four messages a delegation is:
+/// delegate, begin, report and wait. With `guest`, the task makes a fresh instance of it and calls it once.
 pub async fn delegations(times: usize, guest: Option<BareGuest>) -> Samples {
     let all = async move {
         let parent = bare().await;
@@ -73,9 +73,15 @@ pub async fn delegations(times: usize, guest: Option<BareGuest>) -> Samples {
             let begin = Instant::now();
             call(&parent).await;
             let (child, joined) = Actor::spawn_linked(None, Bare, (), parent.get_cell()).await.expect("an actor");
-            if let Some(guest) = &guest {
-                guest.run().await;
-            }
+            call(&child).await;
+            let guest = guest.clone();
+            let think = async move {
+                if let Some(guest) = guest {
+                    guest.run().await;
+                }
+            };
+            tokio::spawn(think).await.expect("no panic");
+            call(&parent).await;
             call(&parent).await;
             child.stop(None);
             joined.await.expect("no panic");

@@ -14,6 +14,8 @@ use crate::{Effort, agents, machine};
 
 const SESSIONS: usize = 10_000;
 const LEVELS: usize = 1_000;
+/// Each level's deadline is a little before the one above it.
+const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn measure(report: &mut Report, effort: Effort) {
     for (name, deep) in [("stop-wide", false), ("stop-deep", true)] {
@@ -39,7 +41,8 @@ async fn stop(deep: bool) -> Duration {
     let free = runtime.free_places();
     let (started, mut all) = mpsc::channel(1);
     let team = if deep { chain(started) } else { agents::crowd(&agents::waiter(), "", started) };
-    let tree = runtime.submit(Submission::new(team, (SESSIONS - 1).to_string())).await.expect("it is taken");
+    let task = Submission::new(team, (SESSIONS - 1).to_string()).deadline(HOUR);
+    let tree = runtime.submit(task).await.expect("it is taken");
     all.recv().await.expect("all have started");
     machine::settled().await;
     assert_eq!(free - runtime.free_places(), SESSIONS, "all of them live");
@@ -78,6 +81,6 @@ fn chain(started: mpsc::Sender<()>) -> Team {
             std::future::pending().await
         }
     };
-    let link = Capsule::native("link", link).delegates(["link", "waiter"]).build().expect("a capsule");
+    let link = Capsule::native("link", link).delegates(["link", "waiter"]).deadline(HOUR).build().expect("a capsule");
     Team::new(link, [agents::waiter()]).expect("a team")
 }
