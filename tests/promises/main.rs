@@ -24,6 +24,7 @@ mod journal_records;
 mod journal_sqlite;
 mod journal_verify;
 mod journal_writer;
+mod readme;
 mod supervision_contract;
 mod support;
 mod survey;
