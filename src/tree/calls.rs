@@ -200,6 +200,8 @@ impl State {
                 Wanted::Http { method, url, reply, credit } => self.http(&method, &url, reply, credit),
             },
             Asked::Refused(Purpose::Own(wanted), why) => self.exhausted(wanted, why),
+            // Paid for, and nobody is left who wants it.
+            Asked::Granted(Purpose::Own(Wanted::Child(wanted))) => self.money.refund(wanted.paid.reserved),
             Asked::Granted(_) | Asked::Refused(..) => {}
         }
     }
@@ -245,7 +247,6 @@ impl State {
 
     /// Everything about a request that needs nobody else's word. The order is that of the questions a user asks: may I
     /// at all, is there room, with what.
-    #[expect(clippy::type_complexity, reason = "a refusal gives back the reply it is to be sent on")]
     fn check(
         &mut self,
         request: DelegationRequest,

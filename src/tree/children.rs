@@ -125,11 +125,6 @@ impl Children {
         self.open
     }
 
-    /// How many sessions are live or about to be.
-    pub(crate) fn live(&self) -> u32 {
-        self.live
-    }
-
     /// How many wait for their place.
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
@@ -267,7 +262,8 @@ impl Children {
     /// and the delegations that ended.
     pub(crate) async fn heard(&mut self, message: ChildMessage) -> (bool, VecDeque<Ended>) {
         match message {
-            ChildMessage::Report(CompletionReport { key, attempt, outcome, numbers, account, .. }) => {
+            ChildMessage::Report(report) => {
+                let CompletionReport { key, attempt, outcome, numbers, account, .. } = *report;
                 let changed = outcome.changed_world;
                 if let Some(child) = self.list.get_mut(&key).filter(|child| child.delegation.attempt() == attempt) {
                     child.numbers = numbers;

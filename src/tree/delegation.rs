@@ -168,11 +168,6 @@ impl Delegation {
         !matches!(self.state, State::Queued | State::Ended { .. })
     }
 
-    /// Why it was told to stop, if it was.
-    pub fn stop_cause(&self) -> Option<StopCause> {
-        self.stop.map(|(cause, _)| cause)
-    }
-
     /// Takes one event at time `now`; `chance` (uniform in 0..1) sets the jitter of a pause.
     pub fn on(&mut self, event: Event, now: Instant, chance: f64) -> Vec<Effect> {
         match event {
@@ -234,7 +229,6 @@ impl Delegation {
             Some((first, set)) => (first, set.tighten(times)),
             None => (cause, times),
         };
-        let first = self.stop.is_none();
         let tightened = self.stop.is_none_or(|(_, set)| set != times);
         match self.state {
             State::Ended { .. } => return Vec::new(),
@@ -258,8 +252,7 @@ impl Delegation {
                 self.state = State::Stopping;
                 effects.push(Effect::Tell { cause, times });
             }
-            // Told when it is live; ended when it is buried or gone.
-            _ if !first => {}
+            // One that is starting is told when it is live; what is buried or closed ends when that is done.
             _ => {}
         }
         effects.push(Effect::GiveUpAt { attempt: self.attempt, at: times.abandon_at() });

@@ -44,7 +44,7 @@ pub struct Numbers {
 #[derive(Debug)]
 pub(crate) enum ChildMessage {
     /// A child's session reports.
-    Report(CompletionReport),
+    Report(Box<CompletionReport>),
     /// Something else happened to a delegation.
     Happened { key: u32, event: Event },
     /// The writer closed what an attempt left open.

@@ -285,14 +285,14 @@ impl State {
         self.settle_all();
         outcome.changed_world |= self.changed_world;
         outcome.spent = Some(self.money.spent());
-        let report = CompletionReport {
+        let report = Box::new(CompletionReport {
             key: self.seed.key,
             child: self.seed.path.clone(),
             attempt: self.seed.attempt,
             outcome,
             numbers: self.numbers,
             account: self.money.account().clone(),
-        };
+        });
         self.reports += 1;
         // A report can be lost; whoever has reported and is still here says it again.
         let pause = Duration::from_secs(1 << self.reports.min(5));

@@ -18,3 +18,5 @@ mod journal_verify;
 mod journal_writer;
 mod supervision_contract;
 mod support;
+mod survey;
+mod survey_agrees;
