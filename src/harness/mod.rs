@@ -8,8 +8,10 @@
 //! that does in [`Program::Path`].
 
 mod containment;
+pub mod fake;
 mod identity;
 mod process;
+pub mod run;
 mod warden;
 
 pub use containment::{Containment, Isolation};
