@@ -7,6 +7,7 @@
 //! A program that embeds treeward calls [`warden_main_if_asked`] as the first line of its `main`, or names a program
 //! that does in [`Program::Path`].
 
+pub mod call;
 mod containment;
 pub mod fake;
 mod identity;

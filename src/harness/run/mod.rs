@@ -4,8 +4,9 @@
 //! decided when is decided by pure parts: `stopping` (the process's life), `lines` (its output), `table` (what result and
 //! exit say together). [`agent`] is the same for a session of a capsule.
 
-
+mod agent;
 mod lines;
+mod place;
 mod proc;
 mod pumps;
 mod record;
@@ -14,7 +15,7 @@ mod stopping;
 mod table;
 mod tail;
 
-
+pub use agent::{AgentParts, CommandSpec, agent};
 pub use lines::{LONGEST_LINE, Lines, Piece};
 pub use proc::{Launcher, Proc};
 pub use record::{Recorder, Recording};
