@@ -14,7 +14,7 @@ use super::life::LifeEvent;
 use super::message::SessionMessage;
 use super::mind;
 use super::money::{Asked, Purpose};
-use super::owned::{Owned, contained};
+use super::owned::{Owned, contained, injected_panic};
 use super::report::{bounded, cut};
 use super::session::{RunningCall, State};
 use crate::agent::{AskError, Call, Completion, Credit, DelegationRequest, Info, Question, Refusal, Status, ToolError};
@@ -461,7 +461,8 @@ impl State {
     }
 
     async fn cancel(&mut self, index: u32, reason: String) {
-        if !self.joins.holds(index) {
+        // One that has ended needs no cancelling: its completion waits to be taken.
+        if !self.joins.holds(index) || !self.children.is_open(index) {
             return;
         }
         let reason = bounded(&reason, self.seed.shared.limits.detail);
@@ -517,7 +518,10 @@ impl State {
                 self.scribe.say(strand, Kind::GateAsked { tool: request.tool().to_owned() });
                 let reason_said = Some(reason.clone());
                 let decided = Kind::GateDecided { decision: Decision::Deny, by: "rules".into(), reason: reason_said };
-                self.scribe.say_on(strand, decided, credit);
+                self.scribe.say(strand, decided);
+                // A call ends once, also one that never ran: else the tree could not end.
+                let ended = Kind::ToolReturned { outcome: CallOutcome::Denied, output: Text::default() };
+                self.scribe.say_on(strand, ended, credit);
                 Err(reason)
             }
         }
@@ -571,7 +575,7 @@ impl State {
             match fault {
                 Some(Action::Delay(after)) => tokio::time::sleep(after).await,
                 Some(Action::Hang | Action::Drop) => std::future::pending().await,
-                Some(Action::Panic) => panic!("a fault was injected here"),
+                Some(action @ Action::Panic) => injected_panic(&action),
                 Some(action @ Action::Error(_)) => return Err(action.message().to_owned()),
                 _ => {}
             }

@@ -145,6 +145,11 @@ impl Children {
         })
     }
 
+    /// Whether a delegation has no ending yet.
+    pub(crate) fn is_open(&self, key: u32) -> bool {
+        self.list.get(&key).is_some_and(|child| child.delegation.ending().is_none())
+    }
+
     /// The live session of a delegation.
     pub(crate) fn actor(&self, key: u32) -> Option<&ActorRef<SessionMessage>> {
         self.list.get(&key)?.actor.as_ref()
@@ -234,8 +239,9 @@ impl Children {
 
     /// Whether a fault strikes a message to or from this child; it is recorded.
     fn strike(&mut self, key: u32, point: Point) -> Option<Action> {
-        // One that has ended may be forgotten before its actor's exit comes in.
-        let strike = self.list.get_mut(&key)?.cursor.strike(point, None)?;
+        // Nothing of one that has ended can be struck, nor recorded.
+        let child = self.list.get_mut(&key).filter(|child| child.delegation.ending().is_none())?;
+        let strike = child.cursor.strike(point, None)?;
         let (scribe, strand) = self.own_scribe(key);
         scribe.struck(strand, &strike);
         Some(strike.action)

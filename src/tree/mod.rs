@@ -3,6 +3,8 @@
 //! A task goes in at `runtime`, which hands it to the `root`; the root holds trees as a `session` holds delegations:
 //! both keep `children`, which obey `delegation`'s effects. What an agent asks for comes in at `calls`.
 
+#[cfg(test)]
+mod against_model;
 mod calls;
 mod children;
 mod context;

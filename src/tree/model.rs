@@ -525,5 +525,6 @@ fn explore(hostile: u32) -> usize {
 #[test]
 fn every_order_of_events_ends_everything_exactly_once() {
     let worlds = explore(2);
-    assert!(worlds > 10_000, "only {worlds} worlds: the model has lost its hostility");
+    println!("{worlds} worlds");
+    assert!(worlds > 100_000, "only {worlds} worlds: the model has lost its hostility");
 }

@@ -18,7 +18,7 @@ use super::life::{Life, LifeEffect, LifeEvent};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::mind;
 use super::money::Money;
-use super::owned::Owned;
+use super::owned::{Owned, injected_panic};
 use super::report::{Outcome, bounded};
 use super::scribe::Scribe;
 use super::vigil::Pulse;
@@ -113,7 +113,7 @@ impl Actor for SessionActor {
             state.scribe.struck(Strand::Main, &strike);
             match strike.action {
                 Action::Kill => state.me.kill(),
-                action => panic!("{}", action.message()),
+                action => injected_panic(&action),
             }
             return Ok(());
         }

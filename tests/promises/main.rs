@@ -6,6 +6,7 @@ mod guest_bad_components;
 mod guest_cache;
 mod guest_confined;
 mod guest_delegations;
+mod guest_denied;
 mod guest_files;
 mod guest_limits;
 mod guest_support;

@@ -9,29 +9,27 @@ use std::process::Command;
 
 use serde_json::Value;
 use treeward::capsule::Team;
-use treeward::fault::Plan;
 use treeward::journal::CompletionStatus;
+use treeward::limits::Limits;
 use treeward::{Runtime, Submission};
+
+use crate::support::{plan, run};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Runs `examples/survey` on `input` and answers with what its root said.
-async fn survey(input: &Path, task: &str, faults: Option<Plan>) -> String {
-    let mut builder = Runtime::builder();
-    if let Some(plan) = faults {
-        builder = builder.faults(plan);
-    }
-    let runtime = builder.start().await.expect("a runtime");
+async fn survey(input: &Path, task: &str, rules: &[&str]) -> String {
     let team = Team::load(&Path::new(REPOSITORY).join("examples/survey")).expect("the capsule loads");
-    let tree = runtime.submit(Submission::new(team, task).read("input", input)).await.expect("submitted");
-    let completion = tree.completion().await.expect("committed");
+    let builder = Runtime::builder().cache(None).faults(plan(rules));
+    let ran = run(builder, Submission::new(team, task).read("input", input)).await;
+    ran.check();
+    let completion = ran.completion.expect("committed");
     assert_eq!(completion.status, CompletionStatus::Ok, "{:?}", completion.detail);
-    runtime.stop(std::time::Duration::from_secs(20)).await.expect("stopped");
     completion.answer
 }
 
-async fn report(input: &Path, faults: Option<Plan>) -> Value {
-    serde_json::from_str(&survey(input, "json", faults).await).expect("JSON")
+async fn report(input: &Path, rules: &[&str]) -> Value {
+    serde_json::from_str(&survey(input, "json", rules).await).expect("JSON")
 }
 
 fn number(value: &Value, key: &str) -> u64 {
@@ -77,15 +75,16 @@ fn agrees(directory: &Path, report: &Value) {
         .iter()
         .map(|file| format!("{} {}", number(&file["figures"], "bytes"), file["path"].as_str().expect("a path")))
         .collect();
-    let expected = shell(directory, &format!(r"{FIND} -type f -printf '%s %P\n' | sort -k1,1nr -k2 | head -20"));
-    assert_eq!(largest, expected.lines().collect::<Vec<_>>());
+    let ranked = format!(r"{FIND} -type f -printf '%s %P\0' | sort -z -k1,1nr -k2 | head -z -n 20");
+    let expected = shell(directory, &ranked);
+    assert_eq!(largest, expected.split_terminator('\0').collect::<Vec<_>>());
 }
 
 /// This repository: real files, some of them binary, links, and directories full of build products.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_this_repository_it_agrees_with_find_wc_and_grep() {
     let repository = Path::new(REPOSITORY);
-    agrees(repository, &report(repository, None).await);
+    agrees(repository, &report(repository, &[]).await);
 }
 
 /// A directory with everything in it that trips a walker.
@@ -100,7 +99,7 @@ fn hostile() -> tempfile::TempDir {
     write("empty", b"");
     write("no newline", b"TODO and FIXME, TODOTODO");
     write("bytes", &(0..=255).cycle().take(200_000).collect::<Vec<u8>>());
-    write("x\n\u{1b}[2Jtotal", b"a name that forges a line\n");
+    write("x\n\u{1b}[2Jtotal", &b"a name that forges a line\n".repeat(99));
     write("-n", b"a name that looks like an option\n");
     directory("nothing");
     directory("a/b/c/d/e/f");
@@ -125,7 +124,7 @@ fn hostile() -> tempfile::TempDir {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_walks_past_links_loops_fifos_and_caches() {
     let input = hostile();
-    let report = report(input.path(), None).await;
+    let report = report(input.path(), &[]).await;
     agrees(input.path(), &report);
     for (key, expected) in
         [("left_out", 3), ("links", 5), ("special", 2), ("unnamed", 0), ("lost", 0), ("unreadable", 0)]
@@ -140,7 +139,7 @@ async fn a_name_that_is_no_text_is_told_and_the_others_are_counted() {
     fs::create_dir(input.path().join("sub")).expect("created");
     fs::write(input.path().join("sub").join(OsStr::from_bytes(b"bad\xff")), b"one\n").expect("written");
     fs::write(input.path().join("sub/good"), b"two\n").expect("written");
-    let report = report(input.path(), None).await;
+    let report = report(input.path(), &[]).await;
     assert_eq!((number(&report, "files"), number(&report, "unnamed")), (1, 1), "{report}");
     assert!(report["notes"].to_string().contains("not UTF-8"), "{report}");
 }
@@ -148,7 +147,7 @@ async fn a_name_that_is_no_text_is_told_and_the_others_are_counted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_table_forges_nothing_and_ends_in_totals() {
     let input = hostile();
-    let table = survey(input.path(), "", None).await;
+    let table = survey(input.path(), "", &[]).await;
     assert!(!table.contains('\u{1b}'), "{table}");
     assert!(table.contains(r"x\n\u{1b}[2Jtotal"), "{table}");
     assert!(table.lines().any(|line| line.contains("  total: 306 files in 10 directories")), "{table}");
@@ -161,9 +160,36 @@ async fn a_subtree_that_crashes_is_told_and_the_rest_is_counted() {
         fs::create_dir(input.path().join(sub)).expect("created");
         fs::write(input.path().join(sub).join("file"), b"one line\n").expect("written");
     }
-    let plan = Plan::new(vec!["session path=0.1 panic".parse().expect("a rule")]);
-    let report = report(input.path(), Some(plan)).await;
+    let report = report(input.path(), &["session path=0.1 panic"]).await;
     assert_eq!((number(&report, "files"), number(&report, "lost")), (2, 1), "{report}");
     assert_eq!(report["notes"][0]["path"], "b", "{report}");
     assert!(report["notes"][0]["what"].to_string().contains("1 subtree lost (crashed"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_is_told_and_the_others_are_counted() {
+    // Files that not even root may read.
+    let input = Path::new("/proc/sys/vm");
+    let unreadable = shell(input, "for f in *; do [ ! -f $f ] || cat $f >/dev/null 2>&1 || echo; done | wc -l");
+    let report = report(input, &[]).await;
+    assert_eq!(number(&report, "unreadable").to_string(), unreadable, "{report}");
+    assert_eq!(number(&report, "lost"), 0, "{report}");
+    assert!(number(&report, "files") > 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lies_too_deep_is_told_and_the_rest_is_counted() {
+    let input = tempfile::tempdir().expect("a directory");
+    let mut directory = input.path().to_owned();
+    for _ in 0..70 {
+        fs::write(directory.join("file"), b"one line\n").expect("written");
+        directory.push("d");
+        fs::create_dir(&directory).expect("created");
+    }
+    let report = report(input.path(), &[]).await;
+    let levels = u64::from(Limits::default().depth);
+    // The deepest sessions may delegate no further: what they hold, a file and a directory, is not surveyed.
+    assert_eq!((number(&report, "files"), number(&report, "directories")), (levels, levels + 1), "{report}");
+    assert_eq!((number(&report, "not_surveyed"), number(&report, "lost")), (2, 0), "{report}");
+    assert!(report["notes"].to_string().contains("depth"), "{report}");
 }

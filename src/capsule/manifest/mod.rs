@@ -274,7 +274,8 @@ fn file_path(section: &Section<'_, '_>, entry: Entry<'_>) -> Result<PathBuf> {
     };
     let path = Path::new(&**text);
     let plain = |part: Part<'_>| matches!(part, Part::Normal(_));
-    if text.is_empty() || text.len() > 1024 || text.contains('\0') || !path.components().all(plain) {
+    // Control characters would reach a terminal with every message about the file.
+    if text.is_empty() || text.len() > 1024 || text.contains(char::is_control) || !path.components().all(plain) {
         let reason = format!("`{}` is not a path below the capsule's directory, without `..`", shown(text));
         return Err(section.refuse(&entry, reason));
     }

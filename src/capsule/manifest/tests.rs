@@ -167,6 +167,17 @@ fn files_that_are_no_manifest_at_all() {
 }
 
 #[test]
+fn lines_are_counted_however_they_end() {
+    let text = with("[limits]\nstal = \"5m\"").replace('\n', "\r\n");
+    assert!(refused(&text).starts_with("a/capsule.toml:4: [limits] unknown key `stal`"), "{}", refused(&text));
+    assert!(
+        refused(&format!("\u{feff}{text}")).starts_with("a/capsule.toml:4: "),
+        "{}",
+        refused(&format!("\u{feff}{text}"))
+    );
+}
+
+#[test]
 fn duplicates_are_refused_with_the_line_of_the_second() {
     let twice = refused(&with("[limits]\nstall = \"1m\"\nstall = \"2m\""));
     assert!(twice.starts_with("a/capsule.toml:5: not TOML: duplicate key at `stall`"), "{twice}");
@@ -267,7 +278,7 @@ fn exactly_one_thing_thinks_and_what_is_not_in_this_version_says_so() {
 
 #[test]
 fn a_component_cannot_be_spelled_to_lie_elsewhere() {
-    for path in ["", "/etc/passwd", "..", "../a.wasm", "a/../../b", ".", "a\\u0000b"] {
+    for path in ["", "/etc/passwd", "..", "../a.wasm", "a/../../b", ".", "a\\u0000b", "\\u001b[2J"] {
         let refused = refused(&format!("name = \"a\"\n[run]\nguest = \"{path}\""));
         assert!(refused.starts_with("a/capsule.toml:3: [run] `guest`: "), "{refused}");
     }
