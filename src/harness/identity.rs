@@ -145,6 +145,15 @@ impl RunTag {
     pub(super) fn owner(&self) -> Owner {
         self.owner
     }
+
+    /// The one under which a warden itself is started.
+    pub(super) fn of_a_warden() -> Self {
+        Self::new([0; 16])
+    }
+
+    pub(super) fn is_of_a_warden(&self) -> bool {
+        *self == Self::of(self.owner, [0; 16])
+    }
 }
 
 impl fmt::Display for RunTag {
