@@ -30,4 +30,4 @@ pub use summary::{ComponentSummary, RestartSummary, Summary, TeamSummary, ToolSu
 pub use team::{MOST_CAPSULES, Team, TeamError};
 pub use terms::{CapsuleLimits, Invalid};
 pub use usage::{Axis, Budget, Usage};
-pub use value::{Capsule, Component, NativeTool, Run, Tool, ToolRun, ToolRunning};
+pub use value::{Capsule, CommandLine, Component, NativeTool, Run, Tool, ToolRun, ToolRunning};

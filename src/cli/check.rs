@@ -11,7 +11,7 @@ use treeward::supervision::{Rerun, RestartType};
 use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::out::Out;
-use super::view::{Line, Style, budget, count, grouped, time};
+use super::view::{Line, Style, budget, count, grouped, one_line, time};
 
 /// Checks a capsule and its team, and says what each may do and spend.
 #[derive(Debug, clap::Args)]
@@ -71,6 +71,10 @@ fn about(capsule: &Summary, lines: &mut Vec<Line>) {
         (AgentKind::Guest, Some(component)) => component_text(component),
         (AgentKind::Guest, None) => "a component".to_owned(),
         (AgentKind::Native, _) => "a Rust function (trusted code)".to_owned(),
+        (AgentKind::Command, _) => {
+            let words = capsule.command.iter().flatten().map(|word| one_line(word, 60));
+            format!("a program: {}", words.collect::<Vec<_>>().join(" "))
+        }
     };
     row(lines, "runs", Style::Plain, &runs);
     row(lines, "digest", Style::Dim, &capsule.digest.to_string());
@@ -112,10 +116,12 @@ fn grants(capsule: &Summary, lines: &mut Vec<Line>) {
     for (key, names) in rows.iter().filter(|(_, names)| !names.is_empty()) {
         row(lines, key, Style::Plain, names);
     }
-    if capsule.agent == AgentKind::Native {
-        let text = "files, network and environment of Rust code are not enforced here";
-        row(lines, "", Style::Warn, text);
-    }
+    let not_enforced = match capsule.agent {
+        AgentKind::Guest => return,
+        AgentKind::Native => "files, network and environment of Rust code are not enforced here",
+        AgentKind::Command => "files and network of a program are not enforced here: it can do what you can",
+    };
+    row(lines, "", Style::Warn, not_enforced);
 }
 
 /// The limits that hold, its own or the runtime's.
@@ -188,6 +194,14 @@ mod tests {
             assert!(text.lines().any(|shown| shown == line), "{line:?} is not in\n{text}");
         }
         assert!(text.contains("64 MiB of memory"));
+    }
+
+    #[test]
+    fn what_is_not_enforced_on_a_program_is_said() {
+        let text = shown("name = \"p\"\n[run]\ncommand = [\"python3\", \"a.py\"]\nunconfined = true\n");
+        assert!(text.contains("  runs       a program: python3 a.py"), "{text}");
+        assert!(text.contains("files and network of a program are not enforced here"), "{text}");
+        assert!(text.contains("  world      may change something outside treeward"), "{text}");
     }
 
     #[test]

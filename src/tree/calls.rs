@@ -328,6 +328,7 @@ impl State {
             session: Some(SessionId::new(chance.uuid())),
             delegation: Some(DelegationId::new(chance.uuid())),
             task: Some(TaskId::new(chance.uuid())),
+            run: None,
         };
         let strand = Strand::Delegation(key);
         let mut scribe = self.scribe.clone();

@@ -19,7 +19,7 @@ mod mind;
 #[cfg(test)]
 mod model;
 mod money;
-mod owned;
+pub(crate) mod owned;
 mod prepare;
 mod report;
 mod root;
@@ -28,6 +28,8 @@ mod scribe;
 mod session;
 mod store_faults;
 mod vigil;
+
+pub(crate) use report::bounded;
 
 pub use prepare::PrepareError;
 pub use runtime::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};
