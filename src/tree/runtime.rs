@@ -319,7 +319,7 @@ impl Runtime {
             session: Some(SessionId::new(chance.uuid())),
             delegation: None,
             task: Some(TaskId::new(chance.uuid())),
-                run: None,
+            run: None,
         };
         let own = deadline.or(root.limits().deadline).unwrap_or(limits.deadline);
         let own = budget.wall.map_or(own, |wall| own.min(wall));
