@@ -23,3 +23,6 @@ mod supervision_contract;
 mod support;
 mod survey;
 mod survey_agrees;
+mod warden_kit;
+mod warden_leaves_nothing;
+mod warden_spawns;

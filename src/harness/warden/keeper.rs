@@ -23,9 +23,7 @@ use super::control::{Control, Note};
 use super::group::Leaf;
 use super::namespace::{Outside, Refused, enter};
 use super::proc;
-use super::sys::{
-    Disposition, Ended, Forked, SingleThreaded, close_all_but, exit_now, fork, pidfd_open, set_signals, wait,
-};
+use super::sys::{Ended, Forked, SingleThreaded, close_all_but, default_signals, exit_now, fork, pidfd_open, wait};
 use super::wire::{Job, stage_from, stage_number};
 use crate::harness::containment::Isolation;
 use crate::harness::process::{ExitStatus, ProcessLimits, SpawnStage};
@@ -52,6 +50,8 @@ struct Failed(SpawnStage, Errno);
 /// The life of a keeper. Called in the freshly forked child; never returns to the warden's code.
 pub(super) fn run(proof: &SingleThreaded, mut charge: Charge) -> ! {
     let mut keep: Vec<RawFd> = charge.stdio.iter().flatten().map(|fd| fd.as_raw_fd()).collect();
+    // Those of the warden, which lead nowhere: nothing that is opened later takes their place.
+    keep.extend([0, 1, 2]);
     keep.push(charge.control.as_raw_fd());
     close_all_but(proof, &keep);
     let _named = prctl::set_name(c"treeward-run");
@@ -129,7 +129,7 @@ fn become_leader(charge: &Charge, keeper: Pid) -> Failed {
         if getppid() != keeper {
             exit_now(127);
         }
-        set_signals(1..=64, Disposition::Default);
+        default_signals();
         limit(job.limits, charge.isolation, charge.open_files).map_err(|errno| Failed(SpawnStage::Limits, errno))?;
         chdir(job.cwd.as_path()).map_err(|errno| Failed(SpawnStage::Directory, errno))?;
         let pipes = |errno| Failed(SpawnStage::Pipes, errno);

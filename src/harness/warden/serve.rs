@@ -19,7 +19,7 @@ use super::control::{Control, Heard, Note};
 use super::group::{Groups, Leaf};
 use super::keeper::{self, Charge, kill_with_groups};
 use super::namespace::{Outside, flags};
-use super::sys::{self, Disposition, Ended, Forked, SingleThreaded, fork, set_signals};
+use super::sys::{self, Ended, Forked, SingleThreaded, default_signals, fork, ignore_signals};
 use super::wire::{Ask, Filled, Job, Link, Pid, RunId, Say, stage_from};
 use super::{proc, trial};
 use crate::harness::containment::Isolation;
@@ -45,8 +45,8 @@ pub(super) fn serve(at_most: Isolation) -> std::io::Result<()> {
     prctl::set_child_subreaper(true)?;
     let ignored =
         [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGPIPE];
-    set_signals(ignored, Disposition::Ignore);
-    set_signals([libc::SIGCHLD], Disposition::Default);
+    default_signals();
+    ignore_signals(&ignored);
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None)?;

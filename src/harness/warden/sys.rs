@@ -114,22 +114,25 @@ pub(super) fn received(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// What a signal does to this process.
-#[derive(Clone, Copy)]
-pub(super) enum Disposition {
-    Default,
-    Ignore,
+/// Every signal does what it does by default again, also those that the C library keeps to itself: a process inherits what
+/// its parent ignored.
+pub(super) fn default_signals() {
+    /// Larger than the kernel's struct on any architecture: no handler, no flags, an empty mask.
+    static DEFAULT: [u64; 8] = [0; 8];
+    for number in 1..=64 {
+        // SAFETY: the kernel reads a sigaction from memory that is there and long enough, and writes nothing. The default
+        // disposition runs no code of this process. For SIGKILL and SIGSTOP it refuses.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, number, DEFAULT.as_ptr(), std::ptr::null_mut::<u64>(), 8_usize);
+        }
+    }
 }
 
-/// Sets what signals do. Those that cannot be changed are left.
-pub(super) fn set_signals(numbers: impl IntoIterator<Item = i32>, disposition: Disposition) {
-    let handler = match disposition {
-        Disposition::Default => libc::SIG_DFL,
-        Disposition::Ignore => libc::SIG_IGN,
-    };
+/// These signals are ignored from now on.
+pub(super) fn ignore_signals(numbers: &[libc::c_int]) {
     for number in numbers {
-        // SAFETY: neither disposition runs code of this process.
-        unsafe { libc::signal(number, handler) };
+        // SAFETY: ignoring runs no code of this process.
+        unsafe { libc::signal(*number, libc::SIG_IGN) };
     }
 }
 
