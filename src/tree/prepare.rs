@@ -23,6 +23,14 @@ pub enum PrepareError {
         /// Its name.
         capsule: String,
     },
+    /// A simulation has no processes and no network: time does not pass while it waits for them.
+    #[error("capsule `{capsule}` needs {what}, which a simulation does not have: run it without one")]
+    Simulated {
+        /// Its name.
+        capsule: String,
+        /// What it needs.
+        what: &'static str,
+    },
     /// The warden could not be started.
     #[cfg(feature = "harness")]
     #[error(transparent)]
@@ -45,6 +53,14 @@ pub(crate) async fn prepare(shared: &Shared, team: &Team) -> Result<BTreeMap<Str
 }
 
 async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, PrepareError> {
+    let needs = match (capsule.run(), capsule.grants().network.is_empty()) {
+        (Run::Command(_), _) => Some("a process"),
+        (_, false) => Some("the network"),
+        (_, true) => None,
+    };
+    if let Some(what) = needs.filter(|_| shared.env.is_simulated()) {
+        return Err(PrepareError::Simulated { capsule: capsule.name().to_owned(), what });
+    }
     let agent = match capsule.run() {
         Run::Native(agent) => Thinker::Native(agent.clone()),
         Run::Guest(component) => guest(shared, capsule, component).await?,

@@ -205,6 +205,7 @@ impl Builder {
             true => Env::simulated(self.seed.unwrap_or(0), self.plan),
             false => Env::real(self.seed, self.plan),
         };
+        let env = if self.place == Place::Memory { env } else { env.with_ids_of_its_own() };
         let sizes = Sizes::from(&self.limits);
         let (store, recovered) = self.place.open(&env, sizes).await?;
         let options = Options { sizes, ..Options::default() };

@@ -27,6 +27,7 @@ mod journal_sqlite;
 mod journal_verify;
 mod journal_writer;
 mod readme;
+mod same_seed_same_bodies;
 mod supervision_contract;
 mod support;
 mod survey;
