@@ -24,7 +24,7 @@ pub use grants::{Grants, Wider};
 pub use host::{BadHost, Host};
 pub use load::{FileProblem, LONGEST_COMPONENT, LONGEST_TEAM, LoadError};
 pub use manifest::{LONGEST_MANIFEST, Manifest, ManifestError, Problem};
-pub use name::BadCapsuleName;
+pub use name::{BadCapsuleName, check_name};
 pub use quantity::{BadBudget, BadQuantity, Usd};
 pub use summary::{ComponentSummary, RestartSummary, Summary, TeamSummary, ToolSummary};
 pub use team::{MOST_CAPSULES, Team, TeamError};

@@ -8,8 +8,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use treeward::driver::{Driver, Event, Request};
 use treeward::harness::ProcessLimits;
-use treeward::harness::fake::{Fate, FakeDriver, FakeLauncher, Script};
-use treeward::harness::run::{Graces, Launch, Launcher, Parts, Recorder, Recording, Report, Sink, Sinking, StopOrder, run};
+use treeward::harness::fake::{FakeDriver, FakeLauncher, Fate, Script};
+use treeward::harness::run::{
+    Graces, Launch, Launcher, Parts, Recorder, Recording, Report, Sink, Sinking, StopOrder, run,
+};
 use treeward::ids::RunId;
 use treeward::journal::Kind;
 use treeward::supervision::StopTimes;

@@ -118,7 +118,8 @@ impl Launcher for FakeLauncher {
         let living = Living::new(&self.alive, &self.most);
         let (orphans, left) = mpsc::unbounded_channel();
         let world = World { alive: self.alive.clone(), most: self.most.clone(), count, buried, orphans };
-        let actor = Actor { script: self.script.clone(), from: Some(from), out: Some(out), err, read: String::new(), world };
+        let actor =
+            Actor { script: self.script.clone(), from: Some(from), out: Some(out), err, read: String::new(), world };
         let late = self.fate.late_exit;
         let task = Owned::spawn(async move {
             let _left = left;

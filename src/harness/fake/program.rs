@@ -213,7 +213,10 @@ fn close_output() {
 }
 
 /// Starts this program again as a fake harness.
-#[expect(clippy::disallowed_methods, reason = "the fake harness plays programs that start others, in a process of its own")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the fake harness plays programs that start others, in a process of its own"
+)]
 fn start(options: &[&str], holds_output: bool) -> Option<std::process::Child> {
     let null = Stdio::null;
     let own = std::env::current_exe().ok()?;
