@@ -18,6 +18,8 @@ mod journal_verify;
 mod journal_writer;
 mod supervision_contract;
 mod support;
+mod warden_bounds;
 mod warden_kit;
 mod warden_leaves_nothing;
+mod warden_lost;
 mod warden_spawns;
