@@ -128,7 +128,7 @@ case ${1:-} in
             passed=$((passed + 1))
         else
             failed=$((failed + 1))
-            say "$component is not what its source builds: run guests/build.sh and commit it"
+            say "$component is not there, or not what its source builds: run guests/build.sh and commit it"
         fi
     done <<LIST
 $(all)

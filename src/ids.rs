@@ -257,6 +257,18 @@ id!(
     SessionId, "ses"
 );
 id!(
+    /// One run of a harness's process: what its tag is made of.
+    RunId, "run"
+);
+
+impl RunId {
+    /// Its 16 bytes.
+    pub fn bytes(self) -> [u8; 16] {
+        self.0.into_bytes()
+    }
+}
+
+id!(
     /// One delegation.
     DelegationId, "dlg"
 );
@@ -303,7 +315,7 @@ mod tests {
         for s in [Strand::Tree, Strand::Main, Strand::Call(3), Strand::Delegation(0)] {
             assert_eq!(s.to_string().parse::<Strand>().unwrap(), s);
         }
-        let id = TreeId::new(uuid::Uuid::from_u128(7));
+        let id = TreeId::new(uuid::Uuid::max());
         assert_eq!(id.to_string().parse::<TreeId>().unwrap(), id);
         assert!("ses_00000000000000000000000000000007".parse::<TreeId>().is_err());
     }

@@ -38,6 +38,8 @@ compile_error!("treeward contains panics: it cannot be built with panic = \"abor
 
 pub mod agent;
 pub mod capsule;
+#[cfg(feature = "harness")]
+pub mod driver;
 pub mod env;
 pub mod fault;
 pub mod gate;

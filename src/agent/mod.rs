@@ -169,6 +169,7 @@ pub enum Status {
 
 /// One thing an agent asks of its session. A reply dropped unanswered means the session is gone.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are those of the handle's methods, and a reply to each")]
 pub enum Call {
     /// What a session may know of itself.
     Info { reply: oneshot::Sender<Info> },

@@ -151,6 +151,36 @@ fn sums_that_no_longer_fit_are_refused_and_not_wrapped() {
     assert!(unlimited.child(Some(&ceiling(u64::MAX)), &Budget::default()).is_ok());
 }
 
+#[test]
+fn what_is_granted_to_somebody_who_is_no_more_goes_all_the_way_back() {
+    let mut root = Account::root(&ceiling(100));
+    let mut middle = start(&mut root, None, Budget::default());
+    let mut lower = start(&mut middle.account, None, Budget::default());
+    let before = (root.clone(), middle.account.clone());
+    // The lowest asks through both, and dies while the root says yes.
+    let asked = lower.account.ask(Ask { spend: tokens(5), hold: tokens(10) });
+    let Answer::AskParent(of_middle, _dies_with_it) = asked else { panic!("decided alone") };
+    let Answer::AskParent(to_root, pending) = middle.account.ask(of_middle) else { panic!("decided alone") };
+    assert_eq!(root.ask(to_root), Answer::Granted);
+    middle.reserved.add(&to_root);
+    assert_eq!((root.spent().tokens, root.reserved().tokens), (5, 10));
+    let notice = middle.account.abandoned(pending).unwrap();
+    assert_eq!(root.notice(&mut middle.reserved, notice), None);
+    assert_eq!((&root, &middle.account), (&before.0, &before.1));
+    assert_eq!(middle.reserved.held(), &Usage::default());
+
+    // Granted further down, what is given back passes through.
+    let asked = middle.account.ask(of_middle);
+    let Answer::AskParent(to_root, pending) = asked else { panic!("decided alone") };
+    assert_eq!(root.ask(to_root), Answer::Granted);
+    middle.reserved.add(&to_root);
+    lower.reserved.add(&middle.account.granted(pending));
+    let given_back = Notice { release: tokens(10), spend: Usage::default(), refund: tokens(5) };
+    assert_eq!(middle.account.notice(&mut lower.reserved, given_back), Some(given_back));
+    root.notice(&mut middle.reserved, given_back);
+    assert_eq!((root, middle.account), before);
+}
+
 // A tree of accounts whose messages are delivered in any order that keeps each pair's own.
 
 enum Asker {

@@ -96,6 +96,18 @@ impl Env {
         hash.update(path.to_string());
         Chance(ChaCha8Rng::from_seed(hash.finalize().into()))
     }
+
+    /// What one run of a harness is named and lets itself be known by: unlike any other attempt's, session's, tree's and,
+    /// in the real world, process's.
+    pub fn run_of(&self, tree: u64, path: &SessionPath, attempt: u32) -> Chance {
+        let mut hash = Sha256::new();
+        hash.update(b"run");
+        hash.update(self.inner.seed.to_le_bytes());
+        hash.update(self.inner.salt.to_le_bytes());
+        hash.update(tree.to_le_bytes());
+        hash.update(format!("{path}/{attempt}"));
+        Chance(ChaCha8Rng::from_seed(hash.finalize().into()))
+    }
 }
 
 /// A stream of randomness that belongs to one strand.
@@ -153,7 +165,9 @@ mod tests {
         let draw = |noise: usize| {
             let env = Env::simulated(7, None);
             let mut other = env.chance(&SessionPath::root(), 1, Strand::Main);
-            (0..noise).for_each(|_| drop(other.bits()));
+            for _ in 0..noise {
+                other.bits();
+            }
             env.chance(&path, 1, Strand::Main).bits()
         };
         assert_eq!(draw(0), draw(9));

@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
@@ -137,8 +138,10 @@ impl Cache {
 
     fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
         self.make_room()?;
-        // Two processes may write the same component at once: each has a file of its own until it is whole.
-        let draft = format!("{name}.{}", std::process::id());
+        // The same component may be written by several at once: each has a file of its own until it is whole.
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let draft = format!("{name}.{}.{}", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed));
+        // Left over from a process of the same number that was killed.
         let _stale = self.dir.remove_file(&draft);
         let written = self.draft(&draft, code).and_then(|()| self.dir.rename(&draft, &self.dir, name));
         if written.is_err() {

@@ -11,7 +11,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use super::cache::{Cache, CacheError};
-use super::sizing::{Sizing, max_map_count};
+use super::sizing::{Sizing, free_maps};
 use super::state::{self, Guest};
 use super::ticker::{Ticker, Ticking};
 use crate::ids::Digest;
@@ -101,9 +101,14 @@ impl std::fmt::Debug for Guests {
 }
 
 impl Guests {
-    /// Sets up the engine and reserves the pool's address space. Takes some milliseconds; once per process.
+    /// Sets up the engine and reserves the pool's address space: some 20 ms for ten thousand places, once per runtime.
+    /// A simulation has no pool and is set up at once.
     pub fn new(config: GuestConfig) -> Result<Self, EngineError> {
-        let mut sizing = Sizing::plan(config.limits.live_sessions, max_map_count());
+        // One after another, though they share nothing: each is sized by what the others left.
+        static SETUP: Mutex<()> = Mutex::new(());
+        let setup = SETUP.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let plan = if config.simulated { Sizing::without_pool } else { Sizing::plan };
+        let mut sizing = plan(config.limits.live_sessions, free_maps());
         let engine = loop {
             match Engine::new(&engine_config(&config, sizing)) {
                 Ok(engine) => break engine,
@@ -112,6 +117,7 @@ impl Guests {
                 Err(error) => return Err(EngineError::Engine(error)),
             }
         };
+        drop(setup);
         let (agents, tools) = state::linkers(&engine).map_err(EngineError::Engine)?;
         let cache = config.cache.as_ref().map(|path| Cache::open(path, &engine));
         if let Some(Err(error)) = &cache {
@@ -219,9 +225,14 @@ fn engine_config(config: &GuestConfig, sizing: Sizing) -> Config {
         .max_memory_size(LARGEST_MEMORY)
         .linear_memory_keep_resident(KEEP_RESIDENT)
         .table_keep_resident(KEEP_RESIDENT);
+    // A simulation is set up thousands of times and runs few guests each time: a pool would cost more than it saves.
+    let placing = match config.simulated {
+        true => InstanceAllocationStrategy::OnDemand,
+        false => InstanceAllocationStrategy::Pooling(pool),
+    };
     let mut engine = Config::new();
     engine
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        .allocation_strategy(placing)
         .memory_init_cow(sizing.copy_on_write)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(FIBER_STACK)

@@ -4,7 +4,8 @@
 //! guest sees its lent directories, its named variables, a clock and chance from [`Env`](crate::env::Env), outgoing HTTP
 //! to the listed hosts, and its session; nothing else. It is killed by dropping the future that runs it.
 //!
-//! What isolation cannot hold: a host stack overflow or an allocator that aborts ends the process.
+//! What isolation cannot hold: a host stack overflow or an allocator that aborts ends the process. The engine catches
+//! guests' faults with process-wide handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE, and passes on what is not theirs.
 
 mod bindings;
 mod cache;
@@ -26,5 +27,5 @@ pub use cache::CacheError;
 pub use component::{AgentComponent, Allowed, ComponentError, ToolComponent, ToolInfo};
 pub use engine::{Busy, EngineError, GuestConfig, Guests};
 pub use run::{Exit, GuestFault};
-pub use sizing::{Sizing, max_map_count};
+pub use sizing::{Sizing, free_maps, max_map_count};
 pub use wasi::Confinement;

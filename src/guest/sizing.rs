@@ -6,8 +6,10 @@ const RESERVED_MAPS: u64 = 4096;
 const MAPS_WITH_IMAGE: u64 = 6;
 /// The same without a copy-on-write image of the memory's first contents.
 const MAPS_WITHOUT_IMAGE: u64 = 4;
+/// Maps of a guest that has its memory, tables and stack to itself.
+const MAPS_WITHOUT_POOL: u64 = 8;
 
-/// How the pool is laid out.
+/// How guests are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
     /// Guests that can be live at once.
@@ -17,19 +19,27 @@ pub struct Sizing {
 }
 
 impl Sizing {
-    /// Plans for `wanted` live guests where the kernel allows a process `max_map_count` memory maps.
+    /// Plans for `wanted` live guests where the kernel allows the process `free` more memory maps.
     ///
-    /// The kernel's ceiling on maps is reached long before memory is. Above it an instance fails with an error that
-    /// names nothing, so the pool is never larger than what fits.
-    pub fn plan(wanted: u32, max_map_count: u64) -> Self {
-        let maps = max_map_count.saturating_sub(RESERVED_MAPS);
+    /// The kernel's ceiling on maps is reached long before memory is. Above it anything at all can fail, with an error
+    /// that names nothing, so the pool is never larger than what fits.
+    pub fn plan(wanted: u32, free: u64) -> Self {
+        let maps = free.saturating_sub(RESERVED_MAPS);
         let wanted = wanted.max(1);
         if u64::from(wanted) <= maps / MAPS_WITH_IMAGE {
             return Self { live: wanted, copy_on_write: true };
         }
-        let most = u32::try_from(maps / MAPS_WITHOUT_IMAGE).unwrap_or(u32::MAX);
-        Self { live: wanted.min(most).max(1), copy_on_write: false }
+        Self { live: most(wanted, maps / MAPS_WITHOUT_IMAGE), copy_on_write: false }
     }
+
+    /// The same for guests without a pool: nothing is set aside, and each takes more maps.
+    pub fn without_pool(wanted: u32, free: u64) -> Self {
+        Self { live: most(wanted, free.saturating_sub(RESERVED_MAPS) / MAPS_WITHOUT_POOL), copy_on_write: true }
+    }
+}
+
+fn most(wanted: u32, fit: u64) -> u32 {
+    wanted.min(u32::try_from(fit).unwrap_or(u32::MAX)).max(1)
 }
 
 /// The kernel's `vm.max_map_count`; its default where it cannot be read.
@@ -37,6 +47,12 @@ pub fn max_map_count() -> u64 {
     const DEFAULT: u64 = 65_530;
     let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     text.trim().parse().unwrap_or(DEFAULT)
+}
+
+/// How many memory maps the process may still make: other pools, in other runtimes, count.
+pub fn free_maps() -> u64 {
+    let used = std::fs::read("/proc/self/maps").map_or(0, |maps| maps.iter().filter(|&&byte| byte == b'\n').count());
+    max_map_count().saturating_sub(used as u64)
 }
 
 #[cfg(test)]
@@ -59,6 +75,9 @@ mod tests {
             prop_assert!(plan.live >= 1 && plan.live <= wanted.max(1));
             let each = if plan.copy_on_write { MAPS_WITH_IMAGE } else { MAPS_WITHOUT_IMAGE };
             prop_assert!(plan.live == 1 || u64::from(plan.live) * each + RESERVED_MAPS <= maps);
+            let plan = Sizing::without_pool(wanted, maps);
+            prop_assert!(plan.live >= 1 && plan.live <= wanted.max(1));
+            prop_assert!(plan.live == 1 || u64::from(plan.live) * MAPS_WITHOUT_POOL + RESERVED_MAPS <= maps);
         }
     }
 }

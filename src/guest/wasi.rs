@@ -58,7 +58,7 @@ pub(super) fn lower(inner: &Inner, session: Session, lent: Confinement, tail: &T
     };
     let (secure, insecure) = (stream(), stream());
     let seed = u128::from(chance.bits()) << 64 | u128::from(chance.bits());
-    // Standard input is closed and sockets are denied by default; nothing here allows them.
+    // Standard input is closed where none is given.
     let wasi = WasiCtx::builder()
         .stdout(tail.clone())
         .stderr(tail.clone())
@@ -69,6 +69,9 @@ pub(super) fn lower(inner: &Inner, session: Session, lent: Confinement, tail: &T
         .max_random_size(RANDOM)
         .wall_clock(Wall(env))
         .monotonic_clock(Monotonic(Instant::now()))
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
         .allow_blocking_current_thread(inner.simulated)
         .build();
     Guest {

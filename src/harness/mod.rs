@@ -7,9 +7,12 @@
 //! A program that embeds treeward calls [`warden_main_if_asked`] as the first line of its `main`, or names a program
 //! that does in [`Program::Path`].
 
+pub mod call;
 mod containment;
+pub mod fake;
 mod identity;
 mod process;
+pub mod run;
 mod warden;
 
 pub use containment::{Containment, Isolation};

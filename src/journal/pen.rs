@@ -44,6 +44,11 @@ impl Pen {
         matches!(self, Self::Inline(_))
     }
 
+    /// Whether it was told to close.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Inline(None) | Self::Thread(None))
+    }
+
     /// Stores a batch; the result where it is known at once.
     pub fn commit(&mut self, commit: Commit) -> Option<Result<(), String>> {
         self.give(Task::Commit(commit))

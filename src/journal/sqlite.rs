@@ -28,6 +28,13 @@ const FORMAT: i64 = 1;
 /// record touches one page.
 const SEQ_BITS: u32 = 32;
 
+/// Records that wait in `tail` before they are moved to their trees' places. A reader looks through all of them.
+const TAIL: usize = 2048;
+
+/// A batch with fewer records for each tree than this is written to `tail`: a page for each record would cost more
+/// than writing it twice.
+const DENSE: usize = 8;
+
 const LAYOUT: &str = "
 CREATE TABLE trees (
     no INTEGER PRIMARY KEY,
@@ -38,6 +45,13 @@ CREATE TABLE trees (
 ) STRICT;
 CREATE TABLE records (
     id INTEGER PRIMARY KEY, -- trees.no << 32 | seq
+    body TEXT NOT NULL,
+    envelope TEXT NOT NULL,
+    hash BLOB NOT NULL
+) STRICT;
+CREATE TABLE tail ( -- records not moved to their place yet, as they came
+    pos INTEGER PRIMARY KEY,
+    id INTEGER NOT NULL,
     body TEXT NOT NULL,
     envelope TEXT NOT NULL,
     hash BLOB NOT NULL
@@ -53,9 +67,9 @@ CREATE TABLE blob_uses (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX blob_users ON blob_uses (digest);
 CREATE VIEW journal AS
-    SELECT trees.tree AS tree, records.id & 4294967295 AS seq, records.body AS body,
-           records.envelope AS envelope, lower(hex(records.hash)) AS hash
-    FROM records JOIN trees ON trees.no = records.id >> 32;
+    SELECT trees.tree AS tree, written.id & 4294967295 AS seq, body, envelope, lower(hex(hash)) AS hash
+    FROM (SELECT id, body, envelope, hash FROM records UNION ALL SELECT id, body, envelope, hash FROM tail) AS written
+    JOIN trees ON trees.no = written.id >> 32;
 ";
 
 /// How a journal file is opened.
@@ -67,13 +81,21 @@ pub struct SqliteOptions {
     pub max_bytes: Option<u64>,
 }
 
+/// What is known of the file while it is written.
+#[derive(Debug, Default)]
+struct Writing {
+    /// The numbers of the trees that are being written.
+    numbers: BTreeMap<TreeId, i64>,
+    /// How many records are in `tail`.
+    tail: usize,
+}
+
 /// The journal file, owned for writing by this process until dropped.
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
-    /// The numbers of the trees that are being written.
-    open: BTreeMap<TreeId, i64>,
+    state: Writing,
     /// The kernel gives it up when the process ends, however it ends.
     _lock: Flock<std::fs::File>,
 }
@@ -83,7 +105,11 @@ impl SqliteStore {
     /// 0700). Blocks for as long as the disk takes.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         let (connection, path, lock) = open::for_writing(path, options)?;
-        Ok(Self { connection, path, open: BTreeMap::new(), _lock: lock })
+        let mut store = Self { connection, path, state: Writing::default(), _lock: lock };
+        // What the last owner left there.
+        let path = store.path.clone();
+        store.transaction(|connection, _| settle(connection).map_err(|error| open::explain(&path, error)))?;
+        Ok(store)
     }
 
     /// The file.
@@ -98,15 +124,15 @@ impl SqliteStore {
 
     fn transaction<T>(
         &mut self,
-        work: impl FnOnce(&Connection, &mut BTreeMap<TreeId, i64>) -> Result<T, StoreError>,
+        work: impl FnOnce(&Connection, &mut Writing) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let Self { connection, path, open, .. } = self;
+        let Self { connection, path, state, .. } = self;
         let sql = |sql: &str| {
             let done = connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
             done.map_err(|error| open::explain(path, error))
         };
         sql("BEGIN IMMEDIATE")?;
-        let result = work(connection, open).and_then(|value| sql("COMMIT").map(|_| value));
+        let result = work(connection, state).and_then(|value| sql("COMMIT").map(|_| value));
         if result.is_err() && !connection.is_autocommit() {
             let _failed_already = sql("ROLLBACK");
         }
@@ -114,12 +140,12 @@ impl SqliteStore {
     }
 }
 
-fn number(connection: &Connection, open: &mut BTreeMap<TreeId, i64>, tree: TreeId) -> rusqlite::Result<i64> {
-    if let Some(no) = open.get(&tree) {
+fn number(connection: &Connection, state: &mut Writing, tree: TreeId) -> rusqlite::Result<i64> {
+    if let Some(no) = state.numbers.get(&tree) {
         return Ok(*no);
     }
     let no = read::number(connection, tree)?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-    open.insert(tree, no);
+    state.numbers.insert(tree, no);
     Ok(no)
 }
 
@@ -127,16 +153,16 @@ fn key(no: i64, seq: u64) -> i64 {
     (no << SEQ_BITS) | i64::try_from(seq).unwrap_or(i64::MAX).min((1 << SEQ_BITS) - 1)
 }
 
-fn store(connection: &Connection, open: &mut BTreeMap<TreeId, i64>, batch: &Batch) -> rusqlite::Result<()> {
+fn store(connection: &Connection, state: &mut Writing, batch: &Batch) -> rusqlite::Result<()> {
     for started in &batch.started {
         let labels = serde_json::to_string(&*started.labels).expect("labels are plain data");
         connection
             .prepare_cached("INSERT INTO trees (tree, started_at, labels) VALUES (?1, ?2, ?3)")?
             .execute(params![started.tree.to_string(), started.at.cast_signed(), labels])?;
-        open.insert(started.tree, connection.last_insert_rowid());
+        state.numbers.insert(started.tree, connection.last_insert_rowid());
     }
     for blob in &batch.blobs {
-        let no = number(connection, open, blob.tree)?;
+        let no = number(connection, state, blob.tree)?;
         connection
             .prepare_cached("INSERT INTO blobs (digest, bytes) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
             .execute(params![&blob.digest.as_bytes()[..], &blob.bytes[..]])?;
@@ -144,19 +170,42 @@ fn store(connection: &Connection, open: &mut BTreeMap<TreeId, i64>, batch: &Batc
             .prepare_cached("INSERT INTO blob_uses (no, digest) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
             .execute(params![no, &blob.digest.as_bytes()[..]])?;
     }
-    let mut insert =
-        connection.prepare_cached("INSERT INTO records (id, body, envelope, hash) VALUES (?1, ?2, ?3, ?4)")?;
+    let scattered = is_scattered(batch);
+    if scattered && state.tail >= TAIL {
+        settle(connection)?;
+        state.tail = 0;
+    }
+    let mut insert = connection.prepare_cached(if scattered {
+        "INSERT INTO tail (id, body, envelope, hash) VALUES (?1, ?2, ?3, ?4)"
+    } else {
+        "INSERT INTO records (id, body, envelope, hash) VALUES (?1, ?2, ?3, ?4)"
+    })?;
     for record in &batch.records {
-        let no = number(connection, open, record.tree)?;
+        let no = number(connection, state, record.tree)?;
         insert.execute(params![key(no, record.seq), record.body, record.envelope, &record.hash[..]])?;
+        state.tail += usize::from(scattered);
     }
     for (tree, at) in &batch.ended {
-        let no = number(connection, open, *tree)?;
+        let no = number(connection, state, *tree)?;
         connection
             .prepare_cached("UPDATE trees SET ended_at = ?2 WHERE no = ?1")?
             .execute(params![no, at.cast_signed()])?;
-        open.remove(tree);
+        state.numbers.remove(tree);
     }
+    Ok(())
+}
+
+/// Whether a batch holds little of each of several trees.
+fn is_scattered(batch: &Batch) -> bool {
+    let runs = 1 + batch.records.windows(2).filter(|pair| pair[0].tree != pair[1].tree).count();
+    runs > 2 && batch.records.len() < runs * DENSE
+}
+
+/// Moves what waits in `tail` to its place.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO records (id, body, envelope, hash) SELECT id, body, envelope, hash FROM tail ORDER BY id";
+    connection.prepare_cached(sql)?.execute([])?;
+    connection.prepare_cached("DELETE FROM tail")?.execute([])?;
     Ok(())
 }
 
@@ -181,14 +230,14 @@ impl Source for SqliteStore {
 impl Store for SqliteStore {
     fn append(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.transaction(|connection, open| {
+        self.transaction(|connection, state| {
             for started in &batch.started {
                 let known = read::number(connection, started.tree).map_err(|error| open::explain(&path, error))?;
                 if known.is_some() {
                     return Err(StoreError::TreeExists(started.tree));
                 }
             }
-            store(connection, open, batch).map_err(|error| open::explain(&path, error))
+            store(connection, state, batch).map_err(|error| open::explain(&path, error))
         })
     }
 
@@ -206,20 +255,23 @@ impl Store for SqliteStore {
 
     fn prune(&mut self, tree: TreeId) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.transaction(|connection, open| {
+        self.transaction(|connection, state| {
             let explain = |error| open::explain(&path, error);
             let Some(no) = read::number(connection, tree).map_err(explain)? else { return Ok(()) };
             if !read::has_ended(connection, no).map_err(explain)? {
                 return Err(StoreError::NotEnded(tree));
             }
-            open.remove(&tree);
+            state.numbers.remove(&tree);
             prune(connection, no).map_err(explain)
         })
     }
 }
 
 fn prune(connection: &Connection, no: i64) -> rusqlite::Result<()> {
-    connection.execute("DELETE FROM records WHERE id >= ?1 AND id <= ?2", [key(no, 0), key(no, u64::MAX)])?;
+    for table in ["records", "tail"] {
+        let sql = format!("DELETE FROM {table} WHERE id >= ?1 AND id <= ?2");
+        connection.execute(&sql, [key(no, 0), key(no, u64::MAX)])?;
+    }
     connection.execute(
         "DELETE FROM blobs WHERE digest IN (SELECT digest FROM blob_uses WHERE no = ?1)
          AND NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob_uses.digest = blobs.digest AND no <> ?1)",

@@ -110,7 +110,8 @@ pub struct State {
     /// A `Flush` is on its way.
     flushing: bool,
     poisoned: Option<Arc<str>>,
-    finish: Option<oneshot::Sender<Outcome>>,
+    /// Who waits for the end.
+    finish: Vec<oneshot::Sender<Outcome>>,
 }
 
 struct Barrier {
@@ -143,7 +144,7 @@ impl Actor for Writer {
             busy: false,
             flushing: false,
             poisoned: None,
-            finish: None,
+            finish: Vec::new(),
         })
     }
 
@@ -153,6 +154,10 @@ impl Actor for Writer {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        if state.pen.is_closed() && !matches!(message, Message::StoreClosed) {
+            // Whoever comes after the end finds its reply dropped, which says so.
+            return Ok(());
+        }
         match message {
             Message::Append { entry, labels, wait } => state.append(entry, labels, wait),
             Message::Barrier { tree, reply } => state.barrier(tree, reply),
@@ -175,7 +180,7 @@ impl Actor for Writer {
             Message::Due(commit) => state.commit(commit),
             Message::Stored(result) => state.stored(result),
             Message::StoreClosed => state.closed(&myself),
-            Message::Finish { reply } => state.finish = Some(reply),
+            Message::Finish { reply } => state.finish.push(reply),
         }
         state.next(&myself);
         Ok(())
@@ -192,7 +197,7 @@ impl State {
         if waiting {
             self.flushing = true;
             let _gone = myself.cast(Message::Flush { waited: false });
-        } else if self.finish.is_some() && self.pen.close() {
+        } else if !self.finish.is_empty() && self.pen.close() {
             let _gone = myself.cast(Message::StoreClosed);
         }
     }
@@ -204,7 +209,11 @@ impl State {
                 || Tree { line: Line::new(tree, labels, self.pid), head: Head::default(), watchers: Vec::new() };
             self.trees.entry(tree).or_insert_with(fresh);
         }
-        self.take(tree, (path, attempt, strand, kind), ids, blob, wait);
+        let taken = self.take(tree, (path, attempt, strand, kind), ids, blob, wait);
+        if !taken && self.trees.get(&tree).is_some_and(|open| !open.line.fold().has_started()) {
+            // A start that was itself refused.
+            self.trees.remove(&tree);
+        }
     }
 
     /// Folds, seals and queues one record. Says whether it was taken.
@@ -226,6 +235,7 @@ impl State {
         let mut sealed = match open.line.seal(event, ids, self.env.now(), self.options.sizes) {
             Ok(sealed) => sealed,
             Err(refused) => {
+                tracing::debug!(%refused, "a record was refused");
                 wait.tell(Err(AppendError::Refused(Box::new(refused))));
                 return false;
             }
@@ -422,8 +432,8 @@ impl State {
             Some(reason) => Err(AppendError::Poisoned(reason.clone())),
             None => Ok(Committed { seq: 0 }),
         };
-        if let Some(reply) = self.finish.take() {
-            let _unwanted = reply.send(outcome);
+        for reply in self.finish.drain(..) {
+            let _unwanted = reply.send(outcome.clone());
         }
         myself.stop(None);
     }

@@ -14,7 +14,7 @@ use super::life::LifeEvent;
 use super::message::SessionMessage;
 use super::mind;
 use super::money::{Asked, Purpose};
-use super::owned::{Owned, contained};
+use super::owned::{Owned, contained, injected_panic};
 use super::report::{bounded, cut};
 use super::session::{RunningCall, State};
 use crate::agent::{AskError, Call, Completion, Credit, DelegationRequest, Info, Question, Refusal, Status, ToolError};
@@ -200,6 +200,8 @@ impl State {
                 Wanted::Http { method, url, reply, credit } => self.http(&method, &url, reply, credit),
             },
             Asked::Refused(Purpose::Own(wanted), why) => self.exhausted(wanted, why),
+            // Paid for, and nobody is left who wants it.
+            Asked::Granted(Purpose::Own(Wanted::Child(wanted))) => self.money.refund(wanted.paid.reserved),
             Asked::Granted(_) | Asked::Refused(..) => {}
         }
     }
@@ -245,7 +247,6 @@ impl State {
 
     /// Everything about a request that needs nobody else's word. The order is that of the questions a user asks: may I
     /// at all, is there room, with what.
-    #[expect(clippy::type_complexity, reason = "a refusal gives back the reply it is to be sent on")]
     fn check(
         &mut self,
         request: DelegationRequest,
@@ -327,6 +328,7 @@ impl State {
             session: Some(SessionId::new(chance.uuid())),
             delegation: Some(DelegationId::new(chance.uuid())),
             task: Some(TaskId::new(chance.uuid())),
+            run: None,
         };
         let strand = Strand::Delegation(key);
         let mut scribe = self.scribe.clone();
@@ -336,7 +338,8 @@ impl State {
             capsule: request.capsule.clone(),
             task: Text::Inline(request.task.clone()),
             lent: lent.clone(),
-            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            // As asked, not as left: how much of its own time the delegator has used is no part of a body.
+            deadline_ms: u64::try_from(own.as_millis()).unwrap_or(u64::MAX),
         };
         scribe.say_on(strand, delegated, credit);
         if !paid.slice.is_unlimited() {
@@ -459,7 +462,8 @@ impl State {
     }
 
     async fn cancel(&mut self, index: u32, reason: String) {
-        if !self.joins.holds(index) {
+        // One that has ended needs no cancelling: its completion waits to be taken.
+        if !self.joins.holds(index) || !self.children.is_open(index) {
             return;
         }
         let reason = bounded(&reason, self.seed.shared.limits.detail);
@@ -515,7 +519,10 @@ impl State {
                 self.scribe.say(strand, Kind::GateAsked { tool: request.tool().to_owned() });
                 let reason_said = Some(reason.clone());
                 let decided = Kind::GateDecided { decision: Decision::Deny, by: "rules".into(), reason: reason_said };
-                self.scribe.say_on(strand, decided, credit);
+                self.scribe.say(strand, decided);
+                // A call ends once, also one that never ran: else the tree could not end.
+                let ended = Kind::ToolReturned { outcome: CallOutcome::Denied, output: Text::default() };
+                self.scribe.say_on(strand, ended, credit);
                 Err(reason)
             }
         }
@@ -569,7 +576,7 @@ impl State {
             match fault {
                 Some(Action::Delay(after)) => tokio::time::sleep(after).await,
                 Some(Action::Hang | Action::Drop) => std::future::pending().await,
-                Some(Action::Panic) => panic!("a fault was injected here"),
+                Some(action @ Action::Panic) => injected_panic(&action),
                 Some(action @ Action::Error(_)) => return Err(action.message().to_owned()),
                 _ => {}
             }
@@ -584,8 +591,10 @@ impl State {
                 }
             }
         };
+        // Made here, not in the task: one that is aborted before it first runs says farewell too.
+        let farewell = ToolFarewell { session: me, call, result: None };
         Owned::spawn(async move {
-            let mut farewell = ToolFarewell { session: me, call, result: None };
+            let mut farewell = farewell;
             let _pulse = pulse;
             farewell.result =
                 Some(contained(run).await.unwrap_or_else(|panic| Err(format!("the tool panicked: {panic}"))));

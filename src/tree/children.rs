@@ -76,8 +76,10 @@ struct Child {
     /// Its place in the process.
     place: Option<OwnedSemaphorePermit>,
     deadline: Option<Owned>,
-    /// The one thing it waits for: directories, a pause, its burial.
+    /// What its next start waits for: directories, a pause.
     waiting: Option<Owned>,
+    /// Its burial: the last of it is confirmed gone, or the writer closes what it left.
+    burial: Option<Owned>,
     giving_up: Option<Owned>,
     delayed: Vec<Owned>,
 }
@@ -125,11 +127,6 @@ impl Children {
         self.open
     }
 
-    /// How many sessions are live or about to be.
-    pub(crate) fn live(&self) -> u32 {
-        self.live
-    }
-
     /// How many wait for their place.
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
@@ -148,6 +145,11 @@ impl Children {
             None if child.delegation.is_queued() => Status::Queued,
             None => Status::Running,
         })
+    }
+
+    /// Whether a delegation has no ending yet.
+    pub(crate) fn is_open(&self, key: u32) -> bool {
+        self.list.get(&key).is_some_and(|child| child.delegation.ending().is_none())
     }
 
     /// The live session of a delegation.
@@ -185,6 +187,7 @@ impl Children {
             place,
             deadline: Some(deadline),
             waiting: None,
+            burial: None,
             giving_up: None,
             delayed: Vec::new(),
         };
@@ -218,6 +221,11 @@ impl Children {
         self.settle(VecDeque::from([(key, event)])).await
     }
 
+    /// Takes several events, each of one delegation.
+    pub(crate) async fn all_happened(&mut self, events: Vec<(u32, Event)>) -> VecDeque<Ended> {
+        self.settle(events.into()).await
+    }
+
     /// An actor ended: the event of its delegation, if it was one of these.
     pub(crate) fn exited(&mut self, actor: ActorId, class: ExitClass, detail: Option<String>) -> Option<(u32, Event)> {
         let (key, attempt) = self.actors.remove(&actor)?;
@@ -239,8 +247,9 @@ impl Children {
 
     /// Whether a fault strikes a message to or from this child; it is recorded.
     fn strike(&mut self, key: u32, point: Point) -> Option<Action> {
-        // One that has ended may be forgotten before its actor's exit comes in.
-        let strike = self.list.get_mut(&key)?.cursor.strike(point, None)?;
+        // Nothing of one that has ended can be struck, nor recorded.
+        let child = self.list.get_mut(&key).filter(|child| child.delegation.ending().is_none())?;
+        let strike = child.cursor.strike(point, None)?;
         let (scribe, strand) = self.own_scribe(key);
         scribe.struck(strand, &strike);
         Some(strike.action)
@@ -267,7 +276,8 @@ impl Children {
     /// and the delegations that ended.
     pub(crate) async fn heard(&mut self, message: ChildMessage) -> (bool, VecDeque<Ended>) {
         match message {
-            ChildMessage::Report(CompletionReport { key, attempt, outcome, numbers, account, .. }) => {
+            ChildMessage::Report(report) => {
+                let CompletionReport { key, attempt, outcome, numbers, account, .. } = *report;
                 let changed = outcome.changed_world;
                 if let Some(child) = self.list.get_mut(&key).filter(|child| child.delegation.attempt() == attempt) {
                     child.numbers = numbers;
@@ -395,7 +405,6 @@ impl Children {
                 if let Some(actor) = &child.actor {
                     actor.stop(None);
                 }
-                child.vigil = None;
             }
             Effect::Kill => {
                 let child = self.child(key);
@@ -604,8 +613,8 @@ impl Children {
         let patience = self.shared.limits.grace;
         let child = self.child(key);
         child.actor = None;
-        let vigil = child.vigil.take();
-        child.waiting = Some(Owned::spawn(async move {
+        let vigil = child.vigil.clone();
+        child.burial = Some(Owned::spawn(async move {
             if let Some(vigil) = vigil {
                 let _confirmed = tokio::time::timeout(patience, vigil.gone()).await;
             }
@@ -625,7 +634,7 @@ impl Children {
         };
         let (tree, path) = (child.seed.tree.id, child.seed.path.clone());
         let closed = self.shared.journal.close_subtree(tree, path, closing);
-        self.child(key).waiting = Some(Owned::spawn(async move {
+        self.child(key).burial = Some(Owned::spawn(async move {
             // A writer that is gone takes the whole runtime with it; meanwhile nothing is claimed to be unchanged.
             let closed = closed.folded.await.unwrap_or(Closed { changed_world: true, ..Closed::default() });
             let numbers = Numbers { delegations: closed.next_delegation, calls: closed.next_call };
@@ -638,6 +647,7 @@ impl Children {
         self.open -= 1;
         let child = self.child(key);
         (child.deadline, child.waiting, child.giving_up) = (None, None, None);
+        (child.burial, child.vigil) = (None, None);
         child.delayed.clear();
         child.place = None;
         Ended { key, status, outcome, ticket }

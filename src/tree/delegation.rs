@@ -168,11 +168,6 @@ impl Delegation {
         !matches!(self.state, State::Queued | State::Ended { .. })
     }
 
-    /// Why it was told to stop, if it was.
-    pub fn stop_cause(&self) -> Option<StopCause> {
-        self.stop.map(|(cause, _)| cause)
-    }
-
     /// Takes one event at time `now`; `chance` (uniform in 0..1) sets the jitter of a pause.
     pub fn on(&mut self, event: Event, now: Instant, chance: f64) -> Vec<Effect> {
         match event {
@@ -234,7 +229,6 @@ impl Delegation {
             Some((first, set)) => (first, set.tighten(times)),
             None => (cause, times),
         };
-        let first = self.stop.is_none();
         let tightened = self.stop.is_none_or(|(_, set)| set != times);
         match self.state {
             State::Ended { .. } => return Vec::new(),
@@ -258,8 +252,7 @@ impl Delegation {
                 self.state = State::Stopping;
                 effects.push(Effect::Tell { cause, times });
             }
-            // Told when it is live; ended when it is buried or gone.
-            _ if !first => {}
+            // One that is starting is told when it is live; what is buried or closed ends when that is done.
             _ => {}
         }
         effects.push(Effect::GiveUpAt { attempt: self.attempt, at: times.abandon_at() });
@@ -275,12 +268,6 @@ impl Delegation {
     }
 
     fn exited(&mut self, attempt: u32, class: ExitClass, detail: Option<String>) -> Vec<Effect> {
-        if let State::Resting { gone: gone @ false, .. } = &mut self.state
-            && attempt == self.attempt
-        {
-            *gone = true;
-            return self.next_attempt();
-        }
         if attempt != self.attempt {
             return Vec::new();
         }
@@ -300,16 +287,24 @@ impl Delegation {
                 self.state = State::Burying { class: ExitClass::KilledByUs, detail };
                 vec![Effect::Kill, Effect::ConfirmGone { attempt: self.attempt }]
             }
-            State::Resting { gone: false, .. } => vec![Effect::Kill],
+            State::Resting { gone: false, .. } => vec![Effect::Kill, Effect::ConfirmGone { attempt: self.attempt }],
             _ => Vec::new(),
         }
     }
 
     fn gone(&mut self) -> Vec<Effect> {
-        let State::Burying { class, detail } = &mut self.state else { return Vec::new() };
-        let (class, detail) = (*class, detail.take());
-        self.state = State::Closing { class, detail };
-        vec![Effect::CloseBelow { attempt: self.attempt, class }]
+        match &mut self.state {
+            State::Burying { class, detail } => {
+                let (class, detail) = (*class, detail.take());
+                self.state = State::Closing { class, detail };
+                vec![Effect::CloseBelow { attempt: self.attempt, class }]
+            }
+            State::Resting { gone: gone @ false, .. } => {
+                *gone = true;
+                self.next_attempt()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn closed(&mut self, changed_world: bool, now: Instant, chance: f64) -> Vec<Effect> {
@@ -376,6 +371,13 @@ impl Delegation {
             Some(after) => {
                 self.state = State::Resting { gone, rested: false, class: outcome.class, after };
                 effects.push(Effect::Rest { attempt: self.next_number(), after });
+                if !gone {
+                    // Never two incarnations at once: an exit event alone would not say that its tasks are gone too.
+                    return effects
+                        .into_iter()
+                        .chain([Effect::Dismiss, Effect::ConfirmGone { attempt: self.attempt }])
+                        .collect();
+                }
             }
             None => effects.extend(self.end(status_of(&outcome, self.stop.is_some()), by, outcome)),
         }

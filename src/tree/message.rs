@@ -44,7 +44,7 @@ pub struct Numbers {
 #[derive(Debug)]
 pub(crate) enum ChildMessage {
     /// A child's session reports.
-    Report(CompletionReport),
+    Report(Box<CompletionReport>),
     /// Something else happened to a delegation.
     Happened { key: u32, event: Event },
     /// The writer closed what an attempt left open.
@@ -95,6 +95,8 @@ pub(crate) enum RootMessage {
     StopAll { times: StopTimes, done: tokio::sync::oneshot::Sender<()> },
     /// The journal failed: nothing can be made durable any more.
     JournalFailed,
+    /// Look whether an exit event was lost.
+    LookForLostExits,
     /// Whoever waited for a tree was told.
     Told { key: u32 },
     /// Something happened to a tree's root session.

@@ -7,7 +7,7 @@ use ractor::ActorRef;
 use super::context::Thinker;
 use super::life::LifeEvent;
 use super::message::SessionMessage;
-use super::owned::{Owned, contained};
+use super::owned::{Owned, contained, injected_panic};
 use super::report::Outcome;
 use super::session::SessionSeed;
 use crate::agent::{Call, Credit, Port, Session, Task};
@@ -58,9 +58,11 @@ pub(super) fn start(
     let handle = handle(seed, session.clone());
     let pulse = seed.pulse.clone();
     let thought = think(seed, handle, fault);
+    // Made here, not in the task: one that is aborted before it first runs says farewell too.
+    let farewell = Farewell { session, outcome: None };
     Owned::spawn(async move {
         // Dropped in reverse: the agent, then the pulse, then the farewell.
-        let mut farewell = Farewell { session, outcome: None };
+        let mut farewell = farewell;
         let _pulse = pulse;
         if let Some(barrier) = barrier
             && let Err(error) = barrier.await
@@ -82,7 +84,7 @@ fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> impl Fut
         match fault {
             Some(Action::Delay(after)) => tokio::time::sleep(after).await,
             Some(Action::Hang) => std::future::pending().await,
-            Some(Action::Panic) => panic!("a fault was injected here"),
+            Some(action @ Action::Panic) => injected_panic(&action),
             Some(action @ Action::Trap) => return broken(ExitClass::Trap, &action),
             Some(action @ Action::Error(_)) => return broken(ExitClass::Retryable, &action),
             _ => {}

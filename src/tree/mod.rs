@@ -3,6 +3,8 @@
 //! A task goes in at `runtime`, which hands it to the `root`; the root holds trees as a `session` holds delegations:
 //! both keep `children`, which obey `delegation`'s effects. What an agent asks for comes in at `calls`.
 
+#[cfg(test)]
+mod against_model;
 mod calls;
 mod children;
 mod context;
@@ -17,7 +19,7 @@ mod mind;
 #[cfg(test)]
 mod model;
 mod money;
-mod owned;
+pub(crate) mod owned;
 mod prepare;
 mod report;
 mod root;
@@ -26,6 +28,8 @@ mod scribe;
 mod session;
 mod store_faults;
 mod vigil;
+
+pub(crate) use report::bounded;
 
 pub use prepare::PrepareError;
 pub use runtime::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};

@@ -33,6 +33,11 @@ impl Drop for Owned {
     }
 }
 
+/// Panics because a fault says so: unwinds like any panic, without the message on stderr that nobody asked for.
+pub(crate) fn injected_panic(action: &crate::fault::Action) -> ! {
+    std::panic::resume_unwind(Box::new(action.message().to_owned()))
+}
+
 /// Runs `future`, turning a panic inside it into its message.
 pub(crate) async fn contained<T>(future: impl Future<Output = T>) -> Result<T, String> {
     let mut future = pin!(future);

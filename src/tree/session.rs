@@ -18,7 +18,7 @@ use super::life::{Life, LifeEffect, LifeEvent};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::mind;
 use super::money::Money;
-use super::owned::Owned;
+use super::owned::{Owned, injected_panic};
 use super::report::{Outcome, bounded};
 use super::scribe::Scribe;
 use super::vigil::Pulse;
@@ -113,7 +113,7 @@ impl Actor for SessionActor {
             state.scribe.struck(Strand::Main, &strike);
             match strike.action {
                 Action::Kill => state.me.kill(),
-                action => panic!("{}", action.message()),
+                action => injected_panic(&action),
             }
             return Ok(());
         }
@@ -285,14 +285,14 @@ impl State {
         self.settle_all();
         outcome.changed_world |= self.changed_world;
         outcome.spent = Some(self.money.spent());
-        let report = CompletionReport {
+        let report = Box::new(CompletionReport {
             key: self.seed.key,
             child: self.seed.path.clone(),
             attempt: self.seed.attempt,
             outcome,
             numbers: self.numbers,
             account: self.money.account().clone(),
-        };
+        });
         self.reports += 1;
         // A report can be lost; whoever has reported and is still here says it again.
         let pause = Duration::from_secs(1 << self.reports.min(5));
@@ -348,10 +348,9 @@ impl State {
 
     /// Looks for exits that were lost, and for progress.
     async fn check_progress(&mut self) {
-        for (key, event) in self.children.lost_exits() {
-            let ended = self.children.happened(key, event).await;
-            self.children_ended(ended);
-        }
+        let lost = self.children.lost_exits();
+        let ended = self.children.all_happened(lost).await;
+        self.children_ended(ended);
         if !self.life.is_working() {
             self.check_again(self.stall());
             return;

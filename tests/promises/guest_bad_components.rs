@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use treeward::guest::{Allowed, ComponentError, Guests};
 
-use super::guest_support::{ECHO, agent, guests};
+use super::guest_support::{ECHO, agent, guests_without_cache};
 
 async fn error(guests: &Guests, bytes: impl Into<Bytes>) -> ComponentError {
     guests.load_agent("my.wasm", bytes.into(), Allowed::default()).await.unwrap_err()
@@ -19,7 +19,7 @@ fn says(error: &ComponentError, words: &[&str]) {
 
 #[tokio::test]
 async fn other_files_are_told_apart() {
-    let guests = guests(true);
+    let guests = guests_without_cache();
     says(&error(&guests, "").await, &["empty"]);
     says(&error(&guests, "hello").await, &["not a WebAssembly component", "some other text"]);
     says(&error(&guests, &[0xff_u8, 0xfe, 0][..]).await, &["not a WebAssembly component"]);
@@ -31,7 +31,7 @@ async fn other_files_are_told_apart() {
 
 #[tokio::test]
 async fn a_component_cut_short_anywhere_is_an_error() {
-    let guests = guests(true);
+    let guests = guests_without_cache();
     let whole = wat::parse_str(agent(ECHO)).unwrap();
     assert!(guests.load_agent("my.wasm", Bytes::from(whole.clone()), Allowed::default()).await.is_ok());
     for cut in (0..whole.len()).step_by(64) {
@@ -47,7 +47,7 @@ async fn a_component_cut_short_anywhere_is_an_error() {
 
 #[tokio::test]
 async fn the_wrong_world_is_named() {
-    let guests = guests(true);
+    let guests = guests_without_cache();
     says(&error(&guests, "(component)").await, &["world `agent`", "run"]);
     let wrong = "(component (core module $m (func (export \"run\"))) (core instance $i (instantiate $m))
         (func (export \"run\") (canon lift (core func $i \"run\"))))";
@@ -61,7 +61,7 @@ async fn the_wrong_world_is_named() {
 
 #[tokio::test]
 async fn imports_are_refused_with_the_key_that_would_grant_them() {
-    let guests = guests(true);
+    let guests = guests_without_cache();
     let import = |name: &str| format!("(component (import \"{name}\" (instance)))");
     says(&error(&guests, import("wasi:http/outgoing-handler@0.2.3")).await, &["wasi:http", "grants.network"]);
     says(&error(&guests, import("wasi:nn/tensor@0.2.0")).await, &["wasi:nn/tensor", "no grant gives"]);

@@ -103,7 +103,7 @@ impl Team {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_arrives_as_it_was_made() {
     let team = Team::default();
     let results = team
@@ -131,7 +131,7 @@ async fn a_request_arrives_as_it_was_made() {
     assert_eq!(team.0.lock().unwrap().requests, [expected]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn everything_else_arrives_too() {
     let team = Team::default();
     let results = team
@@ -162,7 +162,7 @@ async fn everything_else_arrives_too() {
     assert_eq!(state.dropped, [0], "never waited for, so it is let go of with its guest");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiting_for_any_until_none_is_left_takes_each_once() {
     let team = Team::default();
     let results = team
@@ -198,7 +198,7 @@ async fn killed_in_a_wait_it_lets_go_of_all_it_holds() {
     assert_eq!(dropped, [0, 1, 2]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_task_beyond_its_limit_is_refused_by_name() {
     let team = Team::default();
     // Held together by JSON, so the step itself stays below what one call may carry.

@@ -174,3 +174,24 @@ async fn each_directory_has_its_own_name_and_right() {
     assert_eq!(results[0], Ok(json!([])));
     assert!(results[1].is_err());
 }
+
+#[tokio::test]
+async fn files_that_cannot_be_read_and_links_of_the_kernel_are_errors() {
+    // Nobody can read the first page of a process, whoever they are; and the links here lead everywhere.
+    let process = Directory::open("input", "/proc/self", false).unwrap();
+    let bad = ["mem", "exe", "cwd", "cwd/Cargo.toml", "root/etc/passwd", "fd/0", "fd/1"];
+    let steps: Vec<Value> = bad.iter().map(|path| read(path)).collect();
+    let results = script(&guests(false), vec![process], json!(steps)).await;
+    for (path, result) in bad.iter().zip(&results) {
+        assert!(result.is_err(), "{path}: {result:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_openings_leave_nothing_behind() {
+    let place = hostile();
+    // Every listing step opens and drops; a long run of them leaves nothing behind.
+    let many = json!([{"do": "list", "times": 3000}, {"do": "read", "path": "plain", "times": 3000}]);
+    let results = script(&guests(true), vec![lend(place.path(), false)], many).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+}

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use treeward::guest::{Confinement, Exit, GuestFault};
+use treeward::guest::{Confinement, Exit, GuestConfig, GuestFault, Guests, free_maps};
+use treeward::limits::Limits;
 use treeward::supervision::ExitClass;
 
-use super::guest_support::{ECHO, EMIT, FakeSession, SPIN, Treatment, guests, load, nothing, run, with_seed};
+use super::guest_support::{
+    ECHO, EMIT, FakeSession, SPIN, Treatment, guests, load, load_script, nothing, run, with_seed,
+};
 
 fn crashed(exit: &Exit) -> (ExitClass, &str) {
     match exit {
@@ -247,4 +250,42 @@ async fn the_same_chance_gives_the_same_run() {
     assert_eq!(first[32..48], "a".repeat(16));
     let seconds = first[48..].bytes().rev().fold(0_u64, |sum, b| sum << 4 | u64::from(b - b'a'));
     assert_eq!(seconds, 1_767_225_600);
+}
+
+#[tokio::test]
+async fn a_program_that_dies_of_its_memory_says_its_last_words() {
+    let guests = guests(false);
+    let steps = r#"[{"do":"print","text":"about to take too much\n"},{"do":"exhaust"}]"#;
+    let session = FakeSession::new(Treatment::Answer).session();
+    let confinement = Confinement { memory: 8 << 20, ..nothing() };
+    let exit = load_script(&guests).await.run(session, steps.into(), confinement, None).await;
+    let (class, detail) = crashed(&exit);
+    assert_eq!(class, ExitClass::OutOfMemory);
+    assert!(detail.contains("limits.memory") && detail.ends_with("about to take too much"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_flood_on_the_standard_streams_is_bounded() {
+    let guests = guests(false);
+    let steps = format!(r#"[{{"do":"print","text":"{}","times":500}},{{"do":"trap"}}]"#, "y".repeat(20_000));
+    let session = FakeSession::new(Treatment::Answer).session();
+    let exit = load_script(&guests).await.run(session, steps.into(), nothing(), None).await;
+    let (class, detail) = crashed(&exit);
+    assert_eq!(class, ExitClass::Trap);
+    assert!(detail.len() <= 2_000 && detail.contains("unreachable") && detail.ends_with("[…]"), "{detail}");
+}
+
+#[tokio::test]
+async fn many_runtimes_in_one_process_share_what_the_kernel_gives() {
+    // Each asks for the default ten thousand places; six times that is more maps than a process may have.
+    let pools: Vec<Guests> = std::thread::scope(|scope| {
+        let setup = || Guests::new(GuestConfig { cache: None, ..GuestConfig::new(Limits::default()) }).unwrap();
+        let started: Vec<_> = (0..6).map(|_| scope.spawn(setup)).collect();
+        started.into_iter().map(|pool| pool.join().unwrap()).collect()
+    });
+    assert!(free_maps() >= 2048, "{} maps are left", free_maps());
+    for pool in &pools {
+        assert!(pool.sizing().live >= 1);
+        assert_eq!(run(pool, ECHO, "hi", nothing()).await, Exit::Answered(Ok("hi".into())));
+    }
 }

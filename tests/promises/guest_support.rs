@@ -25,10 +25,20 @@ pub const EMIT: &str = "(func $body (param i32 i32) (result i32)
     (call $emit (local.get 0) (local.get 1))
     (call $reply (i32.const 0) (local.get 0) (local.get 1)))";
 
-/// A few places, nothing kept.
+/// A few places; what the tests compile is kept for the next test.
 pub fn guests(simulated: bool) -> Guests {
+    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled");
+    few(simulated, Some(cache))
+}
+
+/// The same with nothing kept.
+pub fn guests_without_cache() -> Guests {
+    few(true, None)
+}
+
+fn few(simulated: bool, cache: Option<std::path::PathBuf>) -> Guests {
     let limits = Limits { live_sessions: 8, ..Limits::default() };
-    Guests::new(GuestConfig { simulated, cache: None, limits }).unwrap()
+    Guests::new(GuestConfig { simulated, cache, limits }).unwrap()
 }
 
 pub async fn load(guests: &Guests, body: &str) -> AgentComponent {
@@ -69,6 +79,7 @@ impl Port for FakeSession {
                 self.emitted.lock().unwrap().push(text);
                 reply.send(()).unwrap();
             }
+            #[expect(clippy::disallowed_methods, reason = "a stand-in, which ends with its test")]
             (Treatment::After(wait), Call::Emit { reply, .. }) => {
                 tokio::task::spawn_local(async move {
                     tokio::time::sleep(wait).await;

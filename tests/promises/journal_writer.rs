@@ -46,6 +46,16 @@ async fn a_record_for_a_tree_nobody_started_is_refused() {
 }
 
 #[tokio::test]
+async fn a_start_that_is_refused_leaves_no_tree_behind() {
+    let (journal, tree) = (in_memory().await, tree(1));
+    let misplaced = journal.append(main(tree, "0", started()));
+    assert_eq!(why(soon(misplaced).await), Why::NotStarted);
+    assert_eq!(why(soon(journal.append(main(tree, "0", session(false)))).await), Why::UnknownTree);
+    begin(&journal, tree);
+    soon(end(&journal, tree)).await.unwrap();
+}
+
+#[tokio::test]
 async fn closing_a_subtree_twice_appends_its_endings_once() {
     let (journal, tree) = (in_memory().await, tree(1));
     begin(&journal, tree);
@@ -231,13 +241,13 @@ async fn a_barrier_waits_for_what_came_before_it_and_nothing_else() {
     boss.asked().await.unwrap();
     let mut barrier = journal.barrier();
     soon(journal.close_subtree(tree(9), path("0"), closing(Reporter::Supervisor)).folded).await.unwrap();
-    assert!(futures_lite_poll(&mut barrier).is_none(), "its record is still with the store");
+    assert!(look_at(&mut barrier).is_none(), "its record is still with the store");
     boss.orders.send(Order::Store).unwrap();
     soon(barrier).await.unwrap();
 }
 
 /// One look at a future that must not be waited for.
-fn futures_lite_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+fn look_at<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::Pin::new(future).poll(&mut context) {
         std::task::Poll::Ready(output) => Some(output),
@@ -305,9 +315,16 @@ async fn finishing_stores_what_waits_first() {
     let journal = journal(&Env::real(Some(1), None), store).await;
     begin(&journal, tree(1));
     let last = end(&journal, tree(1));
+    let (mut finished, mut again) = (Box::pin(journal.finish()), Box::pin(journal.finish()));
+    assert!(look_at(&mut finished).is_none() && look_at(&mut again).is_none());
+    // Behind the end, and possibly before the store is closed.
+    let late = journal.append(on_tree(tree(2), started()));
     drop(boss);
-    soon(journal.finish()).await.unwrap();
+    soon(finished).await.unwrap();
+    soon(again).await.unwrap();
     soon(last).await.unwrap();
+    assert!(matches!(soon(late).await, Ok(_) | Err(AppendError::Gone)));
+    assert_eq!(*journal.health().borrow(), Health::Good);
     assert_eq!(soon(journal.append(on_tree(tree(2), started()))).await, Err(AppendError::Gone));
 }
 

@@ -72,7 +72,7 @@ fn every_key_is_read() {
     let manifest = parse(FULL).unwrap();
     let Terms { name, version, description, grants, budget, limits, restart } = &manifest.terms;
     assert_eq!((name.as_str(), version.as_str(), description.as_str()), ("reviewer", "0.2.0", "Reviews a change."));
-    assert_eq!(manifest.guest, Path::new("bin/reviewer.wasm"));
+    assert!(matches!(&manifest.run, RunEntry::Guest(file) if file == Path::new("bin/reviewer.wasm")));
     assert_eq!(grants.network.first().unwrap().to_string(), "https://api.example.com");
     assert_eq!((grants.read.len(), grants.write.len(), grants.env.len(), grants.delegate.len()), (1, 1, 1, 2));
     assert!(!manifest.tools["grep"].changes_world);
@@ -167,6 +167,17 @@ fn files_that_are_no_manifest_at_all() {
 }
 
 #[test]
+fn lines_are_counted_however_they_end() {
+    let text = with("[limits]\nstal = \"5m\"").replace('\n', "\r\n");
+    assert!(refused(&text).starts_with("a/capsule.toml:4: [limits] unknown key `stal`"), "{}", refused(&text));
+    assert!(
+        refused(&format!("\u{feff}{text}")).starts_with("a/capsule.toml:4: "),
+        "{}",
+        refused(&format!("\u{feff}{text}"))
+    );
+}
+
+#[test]
 fn duplicates_are_refused_with_the_line_of_the_second() {
     let twice = refused(&with("[limits]\nstall = \"1m\"\nstall = \"2m\""));
     assert!(twice.starts_with("a/capsule.toml:5: not TOML: duplicate key at `stall`"), "{twice}");
@@ -251,7 +262,13 @@ fn exactly_one_thing_thinks_and_what_is_not_in_this_version_says_so() {
         run("harness = \"claude\"\nprompt = \"p.md\"")
             .starts_with("a/capsule.toml:3: [run] `harness` is not in this version;")
     );
-    assert!(run("command = [\"python3\"]").starts_with("a/capsule.toml:3: [run] `command` is not in this version;"));
+    assert!(run("command = [\"python3\"]").starts_with("a/capsule.toml:3: [run] `unconfined` is missing; files and"));
+    assert!(run("command = [\"python3\"]\nunconfined = false").contains("`unconfined` is missing"));
+    assert!(run("command = \"python3 x\"\nunconfined = true").contains("`command` must be a list of the program"));
+    assert!(run("command = []\nunconfined = true").contains("must name a program"));
+    assert!(run("command = [1]\nunconfined = true").contains("`command` must be a list of the program"));
+    assert!(run("guest = \"a.wasm\"\nunconfined = true").contains("a guest is always confined"));
+    assert!(run("command = [\"python3\"]\nmodel = \"x\"").contains("goes with `harness`"));
     assert!(run("guest = \"a\"\nmodel = \"m\"").starts_with("a/capsule.toml:4: [run] `model`: goes with `harness`"));
     let hooks = refused(&with("[[hooks]]\ncomponent = \"p.wasm\""));
     assert!(hooks.starts_with("a/capsule.toml:3: `hooks` is not in this version;"), "{hooks}");
@@ -261,7 +278,7 @@ fn exactly_one_thing_thinks_and_what_is_not_in_this_version_says_so() {
 
 #[test]
 fn a_component_cannot_be_spelled_to_lie_elsewhere() {
-    for path in ["", "/etc/passwd", "..", "../a.wasm", "a/../../b", ".", "a\\u0000b"] {
+    for path in ["", "/etc/passwd", "..", "../a.wasm", "a/../../b", ".", "a\\u0000b", "\\u001b[2J"] {
         let refused = refused(&format!("name = \"a\"\n[run]\nguest = \"{path}\""));
         assert!(refused.starts_with("a/capsule.toml:3: [run] `guest`: "), "{refused}");
     }

@@ -35,7 +35,8 @@ pub(super) fn for_writing(
     connection.pragma_update(None, "journal_mode", "wal").map_err(explain)?;
     let synchronous = match options.durability {
         Durability::Sync => "full",
-        Durability::Os | Durability::Memory => "normal",
+        Durability::Os => "normal",
+        Durability::Memory => "off",
     };
     connection.pragma_update(None, "synchronous", synchronous).map_err(explain)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT).map_err(explain)?;

@@ -50,6 +50,14 @@ impl Source for Reader {
     }
 }
 
+/// A tree's records, in their place and still in the tail.
+macro_rules! written {
+    () => {
+        "SELECT id, body, envelope, hash FROM records WHERE id >= ?1 AND id <= ?2
+         UNION ALL SELECT id, body, envelope, hash FROM tail WHERE id >= ?1 AND id <= ?2"
+    };
+}
+
 pub(super) fn number(connection: &Connection, tree: TreeId) -> rusqlite::Result<Option<i64>> {
     let mut statement = connection.prepare_cached("SELECT no FROM trees WHERE tree = ?1")?;
     statement.query_row([tree.to_string()], |row| row.get(0)).optional()
@@ -62,8 +70,7 @@ pub(super) fn has_ended(connection: &Connection, no: i64) -> rusqlite::Result<bo
 pub(super) fn page(connection: &Connection, tree: TreeId, from: u64, limit: Limit) -> rusqlite::Result<Page> {
     let mut page = Page::default();
     let Some(no) = number(connection, tree)? else { return Ok(page) };
-    let mut statement = connection
-        .prepare_cached("SELECT id, body, envelope, hash FROM records WHERE id >= ?1 AND id <= ?2 ORDER BY id")?;
+    let mut statement = connection.prepare_cached(concat!(written!(), " ORDER BY id"))?;
     let mut rows = statement.query(params![key(no, from), key(no, u64::MAX)])?;
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
@@ -103,9 +110,7 @@ fn hash(value: ValueRef<'_>) -> Hash {
 
 pub(super) fn tip(connection: &Connection, tree: TreeId) -> rusqlite::Result<Option<Tip>> {
     let Some(no) = number(connection, tree)? else { return Ok(None) };
-    let mut statement = connection.prepare_cached(
-        "SELECT id, body, envelope, hash FROM records WHERE id >= ?1 AND id <= ?2 ORDER BY id DESC LIMIT 1",
-    )?;
+    let mut statement = connection.prepare_cached(concat!(written!(), " ORDER BY id DESC LIMIT 1"))?;
     let last = statement.query_row(params![key(no, 0), key(no, u64::MAX)], |row| stored(tree, row)).optional()?;
     Ok(last.map(|last| Tip { seq: last.seq, hash: last.hash }))
 }
