@@ -7,6 +7,8 @@
 mod against_model;
 mod calls;
 mod children;
+#[cfg(feature = "harness")]
+mod commands;
 mod context;
 mod delegation;
 mod endings;

@@ -20,6 +20,8 @@ use crate::agent::{Completion, Refusal};
 use crate::capsule::{self, Account, Budget, Team};
 use crate::env::Env;
 use crate::fault::Plan;
+#[cfg(feature = "harness")]
+use crate::harness::Program;
 use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
 use crate::journal::recover::{Recovered, recover};
 use crate::journal::{
@@ -50,6 +52,8 @@ pub struct Builder {
     plan: Option<Plan>,
     variables: BTreeMap<String, String>,
     cache: Option<Option<PathBuf>>,
+    #[cfg(feature = "harness")]
+    program: Program,
 }
 
 /// Why a runtime did not start.
@@ -184,6 +188,14 @@ impl Builder {
         self
     }
 
+    /// Where the program is that can be started as the warden: one whose `main` begins with
+    /// [`warden_main_if_asked`](crate::harness::warden_main_if_asked). Default: this one.
+    #[cfg(feature = "harness")]
+    pub fn warden(mut self, program: Program) -> Self {
+        self.program = program;
+        self
+    }
+
     /// Starts the runtime on the caller's tokio. Trees that an earlier process left open in the journal are closed first.
     ///
     /// # Errors
@@ -205,6 +217,10 @@ impl Builder {
             env,
             places,
             variables: self.variables,
+            #[cfg(feature = "harness")]
+            program: self.program,
+            #[cfg(feature = "harness")]
+            warden: tokio::sync::OnceCell::new(),
             #[cfg(feature = "guest")]
             cache: self.cache,
             #[cfg(feature = "guest")]
@@ -265,6 +281,8 @@ impl Runtime {
             plan: None,
             variables: BTreeMap::new(),
             cache: None,
+            #[cfg(feature = "harness")]
+            program: Program::default(),
         }
     }
 
@@ -347,7 +365,8 @@ impl Runtime {
             lent,
             deadline: Instant::now() + own,
             account: Account::root(&budget),
-            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.depth)),
+            // What nobody says is `limits.depth`; what is said holds up to `limits.deepest`.
+            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.deepest)),
             ids,
         };
         let (done, ending) = oneshot::channel();
@@ -378,6 +397,10 @@ impl Runtime {
         let (done, finished) = oneshot::channel();
         if self.root.cast(RootMessage::StopAll { times, done }).is_ok() {
             let _root_died = finished.await;
+        }
+        #[cfg(feature = "harness")]
+        if let Some(warden) = self.shared.warden.get() {
+            warden.clone().stop().await;
         }
         let journal = self.shared.journal.finish().await;
         self.root.stop(None);
