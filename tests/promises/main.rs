@@ -32,6 +32,8 @@ mod supervision_contract;
 mod support;
 mod survey;
 mod survey_agrees;
+mod warden_bounds;
 mod warden_kit;
 mod warden_leaves_nothing;
+mod warden_lost;
 mod warden_spawns;
