@@ -269,13 +269,18 @@ fn check(stored: &[Stored]) {
     }
     assert!(fold.has_ended() && fold.summary().is_empty(), "{:?}", fold.summary());
     let Some(Kind::TreeEnded { refused, .. }) = bodies.last().map(|body| &body.kind) else { panic!("no ending") };
-    let all = || bodies.iter().map(|b| format!("{} {} {} {}", b.path, b.attempt, b.strand, decided(&b.kind))).collect::<Vec<_>>();
+    let all = || {
+        bodies.iter().map(|b| format!("{} {} {} {}", b.path, b.attempt, b.strand, decided(&b.kind))).collect::<Vec<_>>()
+    };
     assert_eq!(*refused, 0, "records were refused: {:#?}", all());
     // Sessions whose supervisor died with them were closed by the writer: their own machine never spoke.
     let closed = |path: &SessionPath| {
         let mut above = path.parent();
         while let Some(path) = above {
-            let by_supervisor = |b: &Body| b.path == path && matches!(b.kind, Kind::AttemptEnded { class: ExitClass::Panic | ExitClass::KilledByUs, .. });
+            let by_supervisor = |b: &Body| {
+                b.path == path
+                    && matches!(b.kind, Kind::AttemptEnded { class: ExitClass::Panic | ExitClass::KilledByUs, .. })
+            };
             if bodies.iter().any(by_supervisor) {
                 return true;
             }

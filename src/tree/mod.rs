@@ -14,13 +14,15 @@ mod endings;
 mod guests;
 mod joins;
 mod life;
+mod look;
 mod message;
 mod mind;
 #[cfg(test)]
 mod model;
 mod money;
-mod owned;
+pub(crate) mod owned;
 mod prepare;
+pub(crate) mod remote;
 mod report;
 mod root;
 mod runtime;
@@ -29,5 +31,7 @@ mod session;
 mod store_faults;
 mod vigil;
 
+pub use look::{Doing, SessionView, Sessions, Standing};
 pub use prepare::PrepareError;
+pub use remote::Stopped;
 pub use runtime::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};

@@ -13,11 +13,14 @@ use tokio::time::Instant;
 use super::children::ChildSeed;
 use super::context::{Shared, TreeContext};
 use super::delegation::StopCause;
+use super::look::Sessions;
 use super::message::RootMessage;
 use super::prepare::{PrepareError, prepare};
+use super::remote::{Remote, Stopped};
 use super::root::{Root, Submit};
 use crate::agent::{Completion, Refusal};
 use crate::capsule::{self, Account, Budget, Team};
+use crate::control::{Control, Histogram, Listen, PlaceError};
 use crate::env::Env;
 use crate::fault::Plan;
 use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
@@ -50,6 +53,7 @@ pub struct Builder {
     plan: Option<Plan>,
     variables: BTreeMap<String, String>,
     cache: Option<Option<PathBuf>>,
+    listen: Listen,
 }
 
 /// Why a runtime did not start.
@@ -184,6 +188,14 @@ impl Builder {
         self
     }
 
+    /// Listens on a local socket, so that `treeward ps`, `stop` and `tree --watch` reach this process. Default: nowhere,
+    /// and never in a simulation. Where the socket cannot be made the runtime runs without: see
+    /// [`Runtime::control_problem`].
+    pub fn control(mut self, listen: Listen) -> Self {
+        self.listen = listen;
+        self
+    }
+
     /// Starts the runtime on the caller's tokio. Trees that an earlier process left open in the journal are closed first.
     ///
     /// # Errors
@@ -204,6 +216,7 @@ impl Builder {
             journal,
             env,
             places,
+            gate_took: Histogram::default(),
             variables: self.variables,
             #[cfg(feature = "guest")]
             cache: self.cache,
@@ -213,7 +226,13 @@ impl Builder {
         });
         let (root, joined) = Root::spawn(None, Root, shared.clone()).await.map_err(actor)?;
         shared.journal.cell().link(root.get_cell());
-        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered })
+        // In a simulation nobody outside has a say.
+        let listen = if shared.env.is_simulated() { Listen::Nowhere } else { self.listen };
+        let (control, control_problem) = match Control::listen(&listen, Remote::new(root.clone(), shared.clone())) {
+            Ok(control) => (control, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered, control, control_problem })
     }
 }
 
@@ -252,6 +271,8 @@ pub struct Runtime {
     shared: Arc<Shared>,
     trees: AtomicU32,
     recovered: Vec<Recovered>,
+    control: Option<Control>,
+    control_problem: Option<PlaceError>,
 }
 
 impl Runtime {
@@ -265,6 +286,7 @@ impl Runtime {
             plan: None,
             variables: BTreeMap::new(),
             cache: None,
+            listen: Listen::Nowhere,
         }
     }
 
@@ -286,6 +308,22 @@ impl Runtime {
     /// How many more sessions may be live.
     pub fn free_places(&self) -> usize {
         self.shared.places.available_permits()
+    }
+
+    /// Why nobody outside can reach it, where it was to listen.
+    pub fn control_problem(&self) -> Option<&PlaceError> {
+        self.control_problem.as_ref()
+    }
+
+    /// The sessions that live now, of every tree or of one, as far as they answer within `within`.
+    pub async fn sessions(&self, tree: Option<TreeId>, within: Duration) -> Sessions {
+        Remote::new(self.root.clone(), self.shared.clone()).sessions(tree, within).await
+    }
+
+    /// Stops one session with everything below it, within `grace`: whoever delegated to it hears `terminated`. Returns
+    /// when it was told, after `within` at the latest.
+    pub async fn stop_session(&self, tree: TreeId, path: SessionPath, grace: Duration, within: Duration) -> Stopped {
+        Remote::new(self.root.clone(), self.shared.clone()).stop(tree, path, grace, within).await
     }
 
     /// Starts a tree. When this returns its start is appended; nobody outside need know before it is committed.
@@ -371,6 +409,9 @@ impl Runtime {
         let (done, finished) = oneshot::channel();
         if self.root.cast(RootMessage::StopAll { times, done }).is_ok() {
             let _root_died = finished.await;
+        }
+        if let Some(control) = self.control {
+            control.close().await;
         }
         let journal = self.shared.journal.finish().await;
         self.root.stop(None);
