@@ -9,6 +9,7 @@ use crate::agent::Agent;
 use crate::capsule::Capsule;
 #[cfg(any(feature = "guest", feature = "harness"))]
 use crate::capsule::Grants;
+use crate::control::Histogram;
 use crate::env::Env;
 #[cfg(feature = "guest")]
 use crate::guest::{AgentComponent, EngineError, GuestConfig, Guests, ToolComponent};
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Places for live sessions in the process.
     pub(crate) places: Arc<Semaphore>,
+    /// How long the gate takes to decide.
+    pub(crate) gate_took: Histogram,
     /// The environment variables a capsule can be granted.
     pub(crate) variables: BTreeMap<String, String>,
     /// Where compiled components are kept, where that was said.

@@ -13,11 +13,14 @@ use tokio::time::Instant;
 use super::children::ChildSeed;
 use super::context::{Shared, TreeContext};
 use super::delegation::StopCause;
+use super::look::Sessions;
 use super::message::RootMessage;
 use super::prepare::{PrepareError, prepare};
+use super::remote::{Remote, Stopped};
 use super::root::{Root, Submit};
 use crate::agent::{Completion, Refusal};
 use crate::capsule::{self, Account, Budget, Team};
+use crate::control::{Control, Histogram, Listen, PlaceError};
 use crate::env::Env;
 use crate::fault::Plan;
 #[cfg(feature = "harness")]
@@ -54,6 +57,7 @@ pub struct Builder {
     cache: Option<Option<PathBuf>>,
     #[cfg(feature = "harness")]
     program: Program,
+    listen: Listen,
 }
 
 /// Why a runtime did not start.
@@ -196,6 +200,14 @@ impl Builder {
         self
     }
 
+    /// Listens on a local socket, so that `treeward ps`, `stop` and `tree --watch` reach this process. Default: nowhere,
+    /// and never in a simulation. Where the socket cannot be made the runtime runs without: see
+    /// [`Runtime::control_problem`].
+    pub fn control(mut self, listen: Listen) -> Self {
+        self.listen = listen;
+        self
+    }
+
     /// Starts the runtime on the caller's tokio. Trees that an earlier process left open in the journal are closed first.
     ///
     /// # Errors
@@ -217,6 +229,7 @@ impl Builder {
             journal,
             env,
             places,
+            gate_took: Histogram::default(),
             variables: self.variables,
             #[cfg(feature = "harness")]
             program: self.program,
@@ -230,7 +243,13 @@ impl Builder {
         });
         let (root, joined) = Root::spawn(None, Root, shared.clone()).await.map_err(actor)?;
         shared.journal.cell().link(root.get_cell());
-        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered })
+        // In a simulation nobody outside has a say.
+        let listen = if shared.env.is_simulated() { Listen::Nowhere } else { self.listen };
+        let (control, control_problem) = match Control::listen(&listen, Remote::new(root.clone(), shared.clone())) {
+            Ok(control) => (control, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered, control, control_problem })
     }
 }
 
@@ -269,6 +288,8 @@ pub struct Runtime {
     shared: Arc<Shared>,
     trees: AtomicU32,
     recovered: Vec<Recovered>,
+    control: Option<Control>,
+    control_problem: Option<PlaceError>,
 }
 
 impl Runtime {
@@ -284,6 +305,7 @@ impl Runtime {
             cache: None,
             #[cfg(feature = "harness")]
             program: Program::default(),
+            listen: Listen::Nowhere,
         }
     }
 
@@ -311,6 +333,22 @@ impl Runtime {
     /// its tools answer when asked what they offer.
     pub async fn prepare(&self, team: &Team) -> Result<(), PrepareError> {
         prepare(&self.shared, team).await.map(drop)
+    }
+
+    /// Why nobody outside can reach it, where it was to listen.
+    pub fn control_problem(&self) -> Option<&PlaceError> {
+        self.control_problem.as_ref()
+    }
+
+    /// The sessions that live now, of every tree or of one, as far as they answer within `within`.
+    pub async fn sessions(&self, tree: Option<TreeId>, within: Duration) -> Sessions {
+        Remote::new(self.root.clone(), self.shared.clone()).sessions(tree, within).await
+    }
+
+    /// Stops one session with everything below it, within `grace`: whoever delegated to it hears `terminated`. Returns
+    /// when it was told, after `within` at the latest.
+    pub async fn stop_session(&self, tree: TreeId, path: SessionPath, grace: Duration, within: Duration) -> Stopped {
+        Remote::new(self.root.clone(), self.shared.clone()).stop(tree, path, grace, within).await
     }
 
     /// Starts a tree. When this returns its start is appended; nobody outside need know before it is committed.
@@ -402,6 +440,9 @@ impl Runtime {
         #[cfg(feature = "harness")]
         if let Some(warden) = self.shared.warden.get() {
             warden.clone().stop().await;
+        }
+        if let Some(control) = self.control {
+            control.close().await;
         }
         let journal = self.shared.journal.finish().await;
         self.root.stop(None);

@@ -15,10 +15,12 @@ use super::context::{Prepared, Shared, TreeContext};
 use super::delegation::StopCause;
 use super::joins::Joins;
 use super::life::{Life, LifeEffect, LifeEvent};
+use super::look::{Doing, Look, Seen};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::mind::{self, Mind};
 use super::money::Money;
 use super::owned::{Owned, injected_panic};
+use super::remote::{StopAt, Stopped};
 use super::report::{Outcome, bounded};
 use super::scribe::Scribe;
 use super::vigil::Pulse;
@@ -109,6 +111,11 @@ impl Actor for SessionActor {
         message: SessionMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        // A look changes nothing, so nothing strikes it: what is struck must not depend on who looks.
+        if let SessionMessage::Look(look) = &message {
+            state.look(look);
+            return Ok(());
+        }
         if let Some(strike) = state.cursor.strike(Point::Session, None) {
             state.scribe.struck(Strand::Main, &strike);
             match strike.action {
@@ -195,6 +202,8 @@ impl State {
             SessionMessage::WaitExpired { waiter } => self.wait_expired(waiter),
             SessionMessage::CheckProgress => self.check_progress().await,
             SessionMessage::Child(message) => self.child(message).await,
+            SessionMessage::Look(look) => self.look(&look),
+            SessionMessage::StopAt(stop) => self.stop_at(stop).await,
         }
     }
 
@@ -325,6 +334,32 @@ impl State {
         }
     }
 
+    fn look(&self, look: &Look) {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let doing = Doing {
+            live_children: self.children.live(),
+            queued_children: count(self.children.queued()),
+            calls: count(self.calls.len()),
+            behind_ms: look.behind_ms(),
+        };
+        look.saw(Seen::Itself(self.seed.tree.id, self.seed.path.clone(), doing));
+        self.children.look(look);
+    }
+
+    /// Somebody outside stops a session below this one.
+    async fn stop_at(&mut self, stop: StopAt) {
+        // The next on the way down: the child whose subtree holds it.
+        let mut next = stop.path.clone();
+        while let Some(parent) = next.parent().filter(|parent| *parent != self.seed.path) {
+            next = parent;
+        }
+        if next.parent().is_none() {
+            return stop.answer(Stopped::Unknown);
+        }
+        let ended = self.children.stop_at(next.index(), stop).await;
+        self.take_ended(ended).await;
+    }
+
     async fn child(&mut self, message: ChildMessage) {
         let ended = match message {
             ChildMessage::DeadlinePassed { key } => {
@@ -339,6 +374,10 @@ impl State {
                 ended
             }
         };
+        self.take_ended(ended).await;
+    }
+
+    async fn take_ended(&mut self, ended: VecDeque<Ended>) {
         if ended.is_empty() {
             return;
         }

@@ -14,7 +14,8 @@ fn treeward(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
 fn simulate(directory: &Path, seed: &str, journal: &str) {
     let survey = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/survey");
     let run = ["run", survey, "--input", "input", "--simulate", "--seed", seed, "--journal", journal];
-    let faults = ["--fault", "agent p=0.3 trap", "--fault", "report p=0.3 delay=3s", "--fault", "session path=0.1 panic"];
+    let faults =
+        ["--fault", "agent p=0.3 trap", "--fault", "report p=0.3 delay=3s", "--fault", "session path=0.1 panic"];
     let (code, _, error) = treeward(directory, &[&run[..], &faults].concat());
     assert_eq!(code, 0, "{error}");
 }
