@@ -18,6 +18,8 @@ mod guest_files;
 mod guest_limits;
 mod guest_support;
 mod guest_tools;
+mod harness_calls;
+mod harness_real;
 mod harness_rows;
 mod harness_support;
 mod journal_killed;
