@@ -1,5 +1,6 @@
 //! Runs what thinks in a session, as a task the session owns, and says how it ended.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use ractor::ActorRef;
@@ -14,6 +15,9 @@ use crate::agent::{Call, Credit, Port, Session, Task};
 use crate::fault::Action;
 use crate::journal::Ticket;
 use crate::supervision::ExitClass;
+
+/// What an agent does until it ends. Boxed, so that a session keeps room for its own kind of agent only, and once.
+type Thought = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Sends an agent's calls to its session.
 struct SessionPort(ActorRef<SessionMessage>);
@@ -75,29 +79,30 @@ pub(super) fn start(
     })
 }
 
-fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> impl Future<Output = Outcome> + Send + 'static {
-    let prepared = seed.prepared.clone();
+fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> Thought {
     let task = Task { text: seed.task.to_string() };
-    #[cfg(feature = "guest")]
-    let confinement = super::guests::confinement(seed);
-    async move {
+    let thought: Thought = match &seed.prepared.agent {
+        Thinker::Native(agent) => {
+            let agent = agent.clone();
+            Box::pin(async move { Outcome::done(agent.run(handle, task).await.map(Arc::from)) })
+        }
+        #[cfg(feature = "guest")]
+        Thinker::Guest(component) => {
+            Box::pin(super::guests::run(component.clone(), handle, task, super::guests::confinement(seed)))
+        }
+    };
+    let Some(fault) = fault else { return thought };
+    Box::pin(async move {
         match fault {
-            Some(Action::Delay(after)) => tokio::time::sleep(after).await,
-            Some(Action::Hang) => std::future::pending().await,
-            Some(action @ Action::Panic) => injected_panic(&action),
-            Some(action @ Action::Trap) => return broken(ExitClass::Trap, &action),
-            Some(action @ Action::Error(_)) => return broken(ExitClass::Retryable, &action),
+            Action::Delay(after) => tokio::time::sleep(after).await,
+            Action::Hang => std::future::pending().await,
+            action @ Action::Panic => injected_panic(&action),
+            action @ Action::Trap => return broken(ExitClass::Trap, &action),
+            action @ Action::Error(_) => return broken(ExitClass::Retryable, &action),
             _ => {}
         }
-        match &prepared.agent {
-            Thinker::Native(agent) => {
-                let result = agent.run(handle, task).await;
-                Outcome::done(result.map(Arc::from))
-            }
-            #[cfg(feature = "guest")]
-            Thinker::Guest(component) => super::guests::run(component, handle, task, confinement).await,
-        }
-    }
+        thought.await
+    })
 }
 
 fn broken(class: ExitClass, action: &Action) -> Outcome {
