@@ -16,6 +16,9 @@ use crate::fault::Action;
 use crate::journal::Ticket;
 use crate::supervision::{ExitClass, StopTimes};
 
+/// What an agent does until it ends. Boxed, so that a session keeps room for its own kind of agent only, and once.
+type Thought = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
 /// Sends an agent's calls to its session.
 struct SessionPort(ActorRef<SessionMessage>);
 
