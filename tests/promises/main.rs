@@ -1,5 +1,6 @@
 //! Every promise of treeward, one file each, in one binary.
 
+mod architecture;
 mod bad_manifests;
 mod cli_answers;
 mod cli_exit_codes;
