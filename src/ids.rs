@@ -257,6 +257,18 @@ id!(
     SessionId, "ses"
 );
 id!(
+    /// One run of a harness's process: what its tag is made of.
+    RunId, "run"
+);
+
+impl RunId {
+    /// Its 16 bytes.
+    pub fn bytes(self) -> [u8; 16] {
+        self.0.into_bytes()
+    }
+}
+
+id!(
     /// One delegation.
     DelegationId, "dlg"
 );

@@ -39,11 +39,15 @@ compile_error!("treeward contains panics: it cannot be built with panic = \"abor
 pub mod agent;
 pub mod capsule;
 pub mod control;
+#[cfg(feature = "harness")]
+pub mod driver;
 pub mod env;
 pub mod fault;
 pub mod gate;
 #[cfg(feature = "guest")]
 pub mod guest;
+#[cfg(feature = "harness")]
+pub mod harness;
 pub mod ids;
 pub mod journal;
 pub mod lending;

@@ -131,6 +131,25 @@ impl Session {
         Ok(completion)
     }
 
+    /// The same for delegations known by their indices only, whose holder lives elsewhere.
+    pub(crate) async fn wait_among(
+        &self,
+        among: Vec<u32>,
+        at_most: Option<Duration>,
+    ) -> Result<Option<Completion>, CallError> {
+        Ok(self.ask_session(0, |reply| Call::Wait { among, at_most, reply }).await??)
+    }
+
+    /// Where the delegation of that index stands.
+    pub(crate) async fn status_of(&self, index: u32) -> Result<Status, CallError> {
+        Ok(self.ask_session(0, |reply| Call::Status { index, reply }).await??)
+    }
+
+    /// Stops the delegation of that index.
+    pub(crate) async fn cancel(&self, index: u32, reason: String) -> Result<(), Gone> {
+        self.send(reason.len(), Call::Cancel { index, reason }).await
+    }
+
     /// Records a state that a later attempt, or a reader of the journal, can go on from.
     pub async fn checkpoint(&self, label: impl Into<String>, state: Bytes) -> Result<(), Gone> {
         let label = label.into();
@@ -179,6 +198,12 @@ impl std::fmt::Debug for Delegation {
 impl Delegation {
     /// Which of the session's delegations it is; its child's path is the session's path and this.
     pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Leaves it to the session: it is not cancelled when nobody holds it, but when the session ends.
+    pub(crate) fn leave(mut self) -> u32 {
+        self.over = true;
         self.index
     }
 

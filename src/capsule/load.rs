@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::grants::Wider;
-use super::manifest::{LONGEST_MANIFEST, Manifest, ManifestError};
+use super::manifest::{LONGEST_MANIFEST, Manifest, ManifestError, RunEntry};
 use super::team::{MOST_CAPSULES, Team, TeamError};
-use super::value::{Capsule, Component, Run, Tool, ToolRun};
+use super::value::{Capsule, CommandLine, Component, Run, Tool, ToolRun};
 use crate::ids::Digest;
 
 /// How many bytes a component file may have.
@@ -272,8 +272,17 @@ impl Loader {
     fn capsule(&mut self, found: &Found) -> Result<Capsule, ManifestError> {
         let manifest = found.manifest();
         let directory = &found.home.place.directory;
-        let guest =
-            self.component(directory, &manifest.guest).map_err(|why| manifest.complain("run.guest", None, why))?;
+        let run = match &manifest.run {
+            RunEntry::Guest(file) => {
+                Run::Guest(self.component(directory, file).map_err(|why| manifest.complain("run.guest", None, why))?)
+            }
+            RunEntry::Command(argv) => {
+                let directory = directory
+                    .canonicalize()
+                    .map_err(|why| manifest.complain("run.command", None, format!("{}: {why}", directory.display())))?;
+                Run::Command(CommandLine { argv: argv.clone(), directory })
+            }
+        };
         let mut tools = BTreeMap::new();
         for (name, tool) in &manifest.tools {
             let component = self
@@ -282,7 +291,7 @@ impl Loader {
             let run = ToolRun::Component(component);
             tools.insert(name.clone(), Tool { run, changes_world: tool.changes_world });
         }
-        Capsule::new(manifest.terms.clone(), Run::Guest(guest), tools, Some(found.home.digest))
+        Capsule::new(manifest.terms.clone(), run, tools, Some(found.home.digest))
             .map_err(|invalid| manifest.invalid(invalid))
     }
 

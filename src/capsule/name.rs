@@ -14,7 +14,7 @@ pub struct BadCapsuleName {
 ///
 /// Names become file names, record fields and parts of terminal output: nothing that could be a path, a control
 /// character or look like another name gets in.
-pub(crate) fn check_name(name: &str) -> Result<(), BadCapsuleName> {
+pub fn check_name(name: &str) -> Result<(), BadCapsuleName> {
     let fits = name.len() <= LONGEST
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));

@@ -38,6 +38,10 @@ pub struct Summary {
     pub agent: AgentKind,
     /// The guest's component, where a guest thinks.
     pub guest: Option<ComponentSummary>,
+    /// The program and its arguments, where a program thinks.
+    pub command: Option<Vec<String>>,
+    /// The manifest keys whose grants this platform does not enforce on what thinks.
+    pub not_enforced_here: Vec<&'static str>,
     /// What it may do.
     pub grants: Grants,
     /// Its tools by name.
@@ -111,7 +115,16 @@ impl Capsule {
             agent: self.kind(),
             guest: match self.run() {
                 Run::Guest(component) => Some(ComponentSummary::of(component)),
-                Run::Native(_) => None,
+                Run::Native(_) | Run::Command(_) => None,
+            },
+            command: match self.run() {
+                Run::Command(command) => Some(command.argv.clone()),
+                Run::Guest(_) | Run::Native(_) => None,
+            },
+            not_enforced_here: match self.run() {
+                Run::Guest(_) => Vec::new(),
+                Run::Command(_) => vec!["grants.read", "grants.write", "grants.network"],
+                Run::Native(_) => vec!["grants.read", "grants.write", "grants.env", "grants.network"],
             },
             grants: self.grants().clone(),
             tools: self

@@ -31,6 +31,17 @@ pub enum Run {
     Guest(Component),
     /// A Rust function of the embedder.
     Native(Arc<dyn Agent>),
+    /// A program, run as a subprocess.
+    Command(CommandLine),
+}
+
+/// A program of a capsule. Neither its files nor its network are confined: the manifest had to say so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The capsule's directory, in which it starts; absolute.
+    pub directory: PathBuf,
 }
 
 impl fmt::Debug for Run {
@@ -38,6 +49,7 @@ impl fmt::Debug for Run {
         match self {
             Self::Guest(component) => f.debug_tuple("Guest").field(component).finish(),
             Self::Native(_) => f.write_str("Native"),
+            Self::Command(command) => command.fmt(f),
         }
     }
 }
@@ -150,6 +162,7 @@ impl Capsule {
         match self.run {
             Run::Guest(_) => AgentKind::Guest,
             Run::Native(_) => AgentKind::Native,
+            Run::Command(_) => AgentKind::Command,
         }
     }
 
@@ -183,9 +196,11 @@ impl Capsule {
         self.digest
     }
 
-    /// Whether anything it was granted lets it change something outside treeward.
+    /// Whether anything it was granted lets it change something outside treeward. A program always can.
     pub fn may_change_world(&self) -> bool {
-        self.terms.grants.change_the_world() || self.tools.values().any(|tool| tool.changes_world)
+        matches!(self.run, Run::Command(_))
+            || self.terms.grants.change_the_world()
+            || self.tools.values().any(|tool| tool.changes_world)
     }
 }
 
@@ -197,8 +212,10 @@ fn digest(terms: &Terms, run: &Run, tools: &BTreeMap<String, Tool>, manifest: Op
         // A native agent has no file; what can be told of it is what was declared.
         None => text.push_str(&format!("native {terms:?}\n")),
     }
-    if let Run::Guest(component) = run {
-        text.push_str(&format!("guest {}\n", component.digest));
+    match run {
+        Run::Guest(component) => text.push_str(&format!("guest {}\n", component.digest)),
+        Run::Command(command) => text.push_str(&format!("command {:?}\n", command.argv)),
+        Run::Native(_) => {}
     }
     for (name, tool) in tools {
         let of = match &tool.run {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use treeward::Runtime;
 use treeward::capsule::{ComponentSummary, Summary, Team, TeamSummary};
 use treeward::journal::AgentKind;
 use treeward::limits::Limits;
@@ -11,7 +12,7 @@ use treeward::supervision::{Rerun, RestartType};
 use super::exit::Exit;
 use super::failure::{Failure, Outcome};
 use super::out::Out;
-use super::view::{Line, Style, budget, count, grouped, time};
+use super::view::{Line, Style, budget, count, grouped, one_line, time};
 
 /// Checks a capsule and its team, and says what each may do and spend.
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,7 @@ pub struct Args {
 /// Loads the team and prints what it may do.
 pub fn run(args: &Args) -> Outcome {
     let team = Team::load(&args.capsule).map_err(|error| Failure::new(Exit::Usage, error))?;
+    prepare(&team)?;
     let summary = team.summary();
     let mut out = Out::stdout();
     if args.json {
@@ -41,6 +43,19 @@ pub fn run(args: &Args) -> Outcome {
     }
     out.finish()?;
     Ok(Exit::Ok)
+}
+
+/// Whether its components are components of their worlds that import nothing they are not granted.
+fn prepare(team: &Team) -> Result<(), Failure> {
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let threads = threads.map_err(|error| Failure::new(Exit::Crashed, format!("no threads to run on: {error}")))?;
+    threads.block_on(async {
+        let runtime = Runtime::builder().start().await.map_err(|error| Failure::new(Exit::Crashed, error))?;
+        let prepared = runtime.prepare(team).await.map_err(|error| Failure::new(Exit::Usage, error));
+        // Nothing ran: there is nothing in its journal to be lost.
+        let _nothing_lost = runtime.stop(Duration::ZERO).await;
+        prepared
+    })
 }
 
 fn lines(team: &TeamSummary) -> Vec<Line> {
@@ -71,6 +86,10 @@ fn about(capsule: &Summary, lines: &mut Vec<Line>) {
         (AgentKind::Guest, Some(component)) => component_text(component),
         (AgentKind::Guest, None) => "a component".to_owned(),
         (AgentKind::Native, _) => "a Rust function (trusted code)".to_owned(),
+        (AgentKind::Command, _) => {
+            let words = capsule.command.iter().flatten().map(|word| one_line(word, 60));
+            format!("a program: {}", words.collect::<Vec<_>>().join(" "))
+        }
     };
     row(lines, "runs", Style::Plain, &runs);
     row(lines, "digest", Style::Dim, &capsule.digest.to_string());
@@ -112,10 +131,12 @@ fn grants(capsule: &Summary, lines: &mut Vec<Line>) {
     for (key, names) in rows.iter().filter(|(_, names)| !names.is_empty()) {
         row(lines, key, Style::Plain, names);
     }
-    if capsule.agent == AgentKind::Native {
-        let text = "files, network and environment of Rust code are not enforced here";
-        row(lines, "", Style::Warn, text);
-    }
+    let not_enforced = match capsule.agent {
+        AgentKind::Guest => return,
+        AgentKind::Native => "files, network and environment of Rust code are not enforced here",
+        AgentKind::Command => "files and network of a program are not enforced here: it can do what you can",
+    };
+    row(lines, "", Style::Warn, not_enforced);
 }
 
 /// The limits that hold, its own or the runtime's.
@@ -188,6 +209,14 @@ mod tests {
             assert!(text.lines().any(|shown| shown == line), "{line:?} is not in\n{text}");
         }
         assert!(text.contains("64 MiB of memory"));
+    }
+
+    #[test]
+    fn what_is_not_enforced_on_a_program_is_said() {
+        let text = shown("name = \"p\"\n[run]\ncommand = [\"python3\", \"a.py\"]\nunconfined = true\n");
+        assert!(text.contains("  runs       a program: python3 a.py"), "{text}");
+        assert!(text.contains("files and network of a program are not enforced here"), "{text}");
+        assert!(text.contains("  world      may change something outside treeward"), "{text}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::view::{Line, Style, count};
 /// Compares the bodies of two trees, strand by strand.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each side is a journal, and behind a `#` the tree in it (the latest where none is named). Clock, ids and durations are
+Each side is a journal, and behind a `#` the tree in it (the latest where none is named). Clock, ids and durations are \
 no part of a body: two runs of one seed, with the same inputs, are equal strand by strand.
 
 Examples:

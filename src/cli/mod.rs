@@ -5,6 +5,7 @@ mod diff;
 mod exit;
 mod failure;
 mod faults;
+mod new;
 mod out;
 mod place;
 mod records;
@@ -49,6 +50,7 @@ enum Command {
     Diff(diff::Args),
     Check(check::Args),
     Faults(faults::Args),
+    New(new::Args),
 }
 
 /// Does what the command line says.
@@ -62,6 +64,7 @@ pub fn run() -> ExitCode {
         Command::Diff(args) => diff::run(args),
         Command::Check(args) => check::run(args),
         Command::Faults(args) => faults::run(args),
+        Command::New(args) => new::run(args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -79,14 +79,14 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "\
-The answer alone goes to standard output. On a terminal the tree is drawn on standard error while it grows, otherwise
+The answer alone goes to standard output. On a terminal the tree is drawn on standard error while it grows, otherwise \
 each event is a line there. Ctrl-C stops the tree in order, a second one at once.
 
 Examples:
   treeward run examples/survey --input .
   treeward run examples/survey --input . --task json --quiet | jq .files
   treeward run examples/survey --input . --fault 'session path=0.1 panic'
-  treeward run mine --task-file task.md --input docs --work out --budget usd=2,depth=3 --deadline 10m";
+  treeward run mine --task-file task.md --input docs --budget usd=2,depth=3 --deadline 10m";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum When {
@@ -212,17 +212,32 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
     if args.json {
         out.json(&completion_json(id, &completion, exit))?;
     } else if completion.status == CompletionStatus::Ok {
+        if mode == Mode::Screen {
+            reporter.say(&Line::new());
+        }
         out.answer(&completion.answer)?;
     }
     out.finish()?;
-    if matches!(mode, Mode::Screen | Mode::Lines) {
-        panics.try_iter().for_each(|panic| reporter.say(&Line::new().with(Style::Dim, &format!("panic: {panic}"))));
-        let lines = summary::summary(reporter.tree(), id, &args.journal);
-        lines.iter().for_each(|line| reporter.say(line));
-    } else if completion.status != CompletionStatus::Ok && !args.json {
+    if completion.status != CompletionStatus::Ok && !args.json {
         let why = completion.detail.as_deref().unwrap_or("it gave no reason");
-        return Err(Failure::new(exit, format!("{}: {why}", status_name(completion.status)))
-            .help(format!("treeward trace {id}{}", args.journal.option())));
+        let error = match completion.status {
+            CompletionStatus::Error => format!("error: {why}"),
+            status => format!("error: {}: {why}", status_name(status)),
+        };
+        reporter.say(&Line::new().with(Style::Bad, &error));
+    }
+    match mode {
+        Mode::Screen | Mode::Lines => {
+            reporter.say(&Line::new());
+            panics.try_iter().for_each(|panic| reporter.say(&Line::new().with(Style::Dim, &format!("panic: {panic}"))));
+            summary::never_struck(reporter.tree(), &args.faults).iter().for_each(|line| reporter.say(line));
+            summary::summary(reporter.tree(), id, &args.journal).iter().for_each(|line| reporter.say(line));
+        }
+        Mode::Quiet if completion.status != CompletionStatus::Ok && args.journal != Place::Memory => {
+            let help = format!("help: `treeward trace {id}{}` shows what happened", args.journal.option());
+            reporter.say(&Line::new().with(Style::Plain, &help));
+        }
+        Mode::Quiet | Mode::Json => {}
     }
     stopped.map_err(lost)?;
     Ok(exit)

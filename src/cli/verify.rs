@@ -13,7 +13,7 @@ use super::view::{Line, Style, count};
 /// Verifies a tree: the chain of its records, their numbers, and that none contradicts another.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A tree without its ending is whole: it still runs, or the process was killed. Keep the head elsewhere to notice a
+A tree without its ending is whole: it still runs, or the process was killed. Keep the head elsewhere to notice a \
 journal that was cut off and written anew.
 
 Examples:

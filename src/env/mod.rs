@@ -96,6 +96,18 @@ impl Env {
         hash.update(path.to_string());
         Chance(ChaCha8Rng::from_seed(hash.finalize().into()))
     }
+
+    /// What one run of a harness is named and lets itself be known by: unlike any other attempt's, session's, tree's and,
+    /// in the real world, process's.
+    pub fn run_of(&self, tree: u64, path: &SessionPath, attempt: u32) -> Chance {
+        let mut hash = Sha256::new();
+        hash.update(b"run");
+        hash.update(self.inner.seed.to_le_bytes());
+        hash.update(self.inner.salt.to_le_bytes());
+        hash.update(tree.to_le_bytes());
+        hash.update(format!("{path}/{attempt}"));
+        Chance(ChaCha8Rng::from_seed(hash.finalize().into()))
+    }
 }
 
 /// A stream of randomness that belongs to one strand.

@@ -95,6 +95,10 @@ fn listed(verbs: &[Verb]) -> String {
 
 /// The known word that `word` was most likely meant to be.
 pub(super) fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+    // The distance is quadratic in the length.
+    if word.len() > 64 {
+        return None;
+    }
     known
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))

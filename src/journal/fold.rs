@@ -514,7 +514,20 @@ impl Session {
 
 /// Kinds that may stand on any strand that is open.
 fn is_remark(kind: &Kind) -> bool {
-    matches!(kind, Kind::Note { .. } | Kind::FaultInjected { .. } | Kind::StopRequested { .. } | Kind::Escalated { .. })
+    matches!(
+        kind,
+        Kind::Note { .. }
+            | Kind::FaultInjected { .. }
+            | Kind::StopRequested { .. }
+            | Kind::Escalated { .. }
+            | Kind::HarnessStarting { .. }
+            | Kind::HarnessStarted { .. }
+            | Kind::HarnessReady { .. }
+            | Kind::HarnessInterrupted { .. }
+            | Kind::HarnessKilled { .. }
+            | Kind::HarnessExited { .. }
+            | Kind::HarnessGone { .. }
+    )
 }
 
 fn belongs_to_call(kind: &Kind) -> bool {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capsule::{Budget, Usage};
 use crate::env::Timestamp;
-use crate::ids::{DelegationId, Digest, SessionId, SessionPath, Strand, TaskId, TreeId};
+use crate::ids::{DelegationId, Digest, RunId, SessionId, SessionPath, Strand, TaskId, TreeId};
 use crate::supervision::ExitClass;
 
 /// The version of the record schema; every tree names the one it was written in.
@@ -69,11 +69,14 @@ pub struct Ids {
     /// The task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
+    /// The run of a harness.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
 }
 
 impl Ids {
     fn is_empty(&self) -> bool {
-        self.session.is_none() && self.delegation.is_none() && self.task.is_none()
+        self.session.is_none() && self.delegation.is_none() && self.task.is_none() && self.run.is_none()
     }
 }
 
@@ -324,6 +327,26 @@ pub enum Kind {
         among: Vec<u32>,
         chosen: Option<u32>,
     },
+    HarnessStarting {
+        driver: String,
+        program: String,
+    },
+    HarnessStarted {},
+    HarnessReady {
+        session: Option<String>,
+    },
+    HarnessInterrupted {
+        by: String,
+    },
+    HarnessKilled {
+        signal: String,
+    },
+    HarnessExited {
+        exit: String,
+    },
+    HarnessGone {
+        survivors: u32,
+    },
     Note {
         key: String,
         text: Text,
@@ -364,6 +387,13 @@ impl Kind {
             Self::FaultInjected { .. } => "fault_injected",
             Self::Checkpoint { .. } => "checkpoint",
             Self::Chosen { .. } => "chosen",
+            Self::HarnessStarting { .. } => "harness_starting",
+            Self::HarnessStarted { .. } => "harness_started",
+            Self::HarnessReady { .. } => "harness_ready",
+            Self::HarnessInterrupted { .. } => "harness_interrupted",
+            Self::HarnessKilled { .. } => "harness_killed",
+            Self::HarnessExited { .. } => "harness_exited",
+            Self::HarnessGone { .. } => "harness_gone",
             Self::Note { .. } => "note",
         }
     }
@@ -416,4 +446,6 @@ pub enum AgentKind {
     Guest,
     /// A Rust function of the embedder.
     Native,
+    /// A program, as a subprocess.
+    Command,
 }

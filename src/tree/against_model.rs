@@ -209,6 +209,17 @@ fn judged(story: &[&Body], bodies: &[Body], child: &SessionPath, stopped: bool) 
         // It was stopped, or its start failed, before a session of it existed.
         return None;
     }
+    // A start that failed before there was a session leaves no ending of its own, and spends a restart.
+    let start_failed = |body: &&Body| {
+        let here = Some(&body.path) == child.parent().as_ref() && body.strand == Strand::Delegation(child.index());
+        here && matches!(&body.kind, Kind::FaultInjected { point, action, .. } if point == "start" && action == "error")
+    };
+    let started = bodies.iter().position(|b| b.path == *child && matches!(b.kind, Kind::SessionStarted { .. }))?;
+    for _ in bodies[..started].iter().filter(start_failed) {
+        let detail = "a fault was injected here".to_owned();
+        tell(&mut machine, Event::StartFailed { attempt: 1, class: ExitClass::Retryable, detail });
+        tell(&mut machine, Event::Rested { attempt: 1 });
+    }
     tell(&mut machine, Event::Started { attempt: 1 });
     let by_supervisor = story.iter().any(|b| matches!(b.kind, Kind::SessionEnded { by: Reporter::Supervisor, .. }));
     let attempts: Vec<(ExitClass, Option<String>, bool)> = story
@@ -239,7 +250,7 @@ fn judged(story: &[&Body], bodies: &[Body], child: &SessionPath, stopped: bool) 
         let outcome = Outcome { class: *class, result, detail: detail.clone(), changed_world: *changed, spent: None };
         tell(&mut machine, Event::Reported { attempt, outcome });
         if !last {
-            tell(&mut machine, Event::Exited { attempt, class: ExitClass::Done, detail: None });
+            tell(&mut machine, Event::Gone { attempt });
             let next = attempt + 1;
             tell(&mut machine, Event::Rested { attempt: next });
             tell(&mut machine, Event::Started { attempt: next });

@@ -328,6 +328,7 @@ impl State {
             session: Some(SessionId::new(chance.uuid())),
             delegation: Some(DelegationId::new(chance.uuid())),
             task: Some(TaskId::new(chance.uuid())),
+            run: None,
         };
         let strand = Strand::Delegation(key);
         let mut scribe = self.scribe.clone();
@@ -337,7 +338,8 @@ impl State {
             capsule: request.capsule.clone(),
             task: Text::Inline(request.task.clone()),
             lent: lent.clone(),
-            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
+            // As asked, not as left: how much of its own time the delegator has used is no part of a body.
+            deadline_ms: u64::try_from(own.as_millis()).unwrap_or(u64::MAX),
         };
         scribe.say_on(strand, delegated, credit);
         if !paid.slice.is_unlimited() {
@@ -595,8 +597,10 @@ impl State {
                 }
             }
         };
+        // Made here, not in the task: one that is aborted before it first runs says farewell too.
+        let farewell = ToolFarewell { session: me, call, result: None };
         Owned::spawn(async move {
-            let mut farewell = ToolFarewell { session: me, call, result: None };
+            let mut farewell = farewell;
             let _pulse = pulse;
             farewell.result =
                 Some(contained(run).await.unwrap_or_else(|panic| Err(format!("the tool panicked: {panic}"))));

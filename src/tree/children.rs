@@ -79,8 +79,10 @@ struct Child {
     place: Option<OwnedSemaphorePermit>,
     deadline: Option<Owned>,
     since: Instant,
-    /// The one thing it waits for: directories, a pause, its burial.
+    /// What its next start waits for: directories, a pause.
     waiting: Option<Owned>,
+    /// Its burial: the last of it is confirmed gone, or the writer closes what it left.
+    burial: Option<Owned>,
     giving_up: Option<Owned>,
     delayed: Vec<Owned>,
 }
@@ -247,6 +249,7 @@ impl Children {
             deadline: Some(deadline),
             since: Instant::now(),
             waiting: None,
+            burial: None,
             giving_up: None,
             delayed: Vec::new(),
         };
@@ -278,6 +281,11 @@ impl Children {
     /// Takes one event of one delegation.
     pub(crate) async fn happened(&mut self, key: u32, event: Event) -> VecDeque<Ended> {
         self.settle(VecDeque::from([(key, event)])).await
+    }
+
+    /// Takes several events, each of one delegation.
+    pub(crate) async fn all_happened(&mut self, events: Vec<(u32, Event)>) -> VecDeque<Ended> {
+        self.settle(events.into()).await
     }
 
     /// An actor ended: the event of its delegation, if it was one of these.
@@ -459,7 +467,6 @@ impl Children {
                 if let Some(actor) = &child.actor {
                     actor.stop(None);
                 }
-                child.vigil = None;
             }
             Effect::Kill => {
                 let child = self.child(key);
@@ -668,8 +675,8 @@ impl Children {
         let patience = self.shared.limits.grace;
         let child = self.child(key);
         child.actor = None;
-        let vigil = child.vigil.take();
-        child.waiting = Some(Owned::spawn(async move {
+        let vigil = child.vigil.clone();
+        child.burial = Some(Owned::spawn(async move {
             if let Some(vigil) = vigil {
                 let _confirmed = tokio::time::timeout(patience, vigil.gone()).await;
             }
@@ -689,7 +696,7 @@ impl Children {
         };
         let (tree, path) = (child.seed.tree.id, child.seed.path.clone());
         let closed = self.shared.journal.close_subtree(tree, path, closing);
-        self.child(key).waiting = Some(Owned::spawn(async move {
+        self.child(key).burial = Some(Owned::spawn(async move {
             // A writer that is gone takes the whole runtime with it; meanwhile nothing is claimed to be unchanged.
             let closed = closed.folded.await.unwrap_or(Closed { changed_world: true, ..Closed::default() });
             let numbers = Numbers { delegations: closed.next_delegation, calls: closed.next_call };
@@ -702,6 +709,7 @@ impl Children {
         self.open -= 1;
         let child = self.child(key);
         (child.deadline, child.waiting, child.giving_up) = (None, None, None);
+        (child.burial, child.vigil) = (None, None);
         child.delayed.clear();
         child.place = None;
         Ended { key, status, outcome, ticket }

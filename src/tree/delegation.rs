@@ -284,12 +284,6 @@ impl Delegation {
     }
 
     fn exited(&mut self, attempt: u32, class: ExitClass, detail: Option<String>) -> Vec<Effect> {
-        if let State::Resting { gone: gone @ false, .. } = &mut self.state
-            && attempt == self.attempt
-        {
-            *gone = true;
-            return self.next_attempt();
-        }
         if attempt != self.attempt {
             return Vec::new();
         }
@@ -309,16 +303,24 @@ impl Delegation {
                 self.state = State::Burying { class: ExitClass::KilledByUs, detail };
                 vec![Effect::Kill, Effect::ConfirmGone { attempt: self.attempt }]
             }
-            State::Resting { gone: false, .. } => vec![Effect::Kill],
+            State::Resting { gone: false, .. } => vec![Effect::Kill, Effect::ConfirmGone { attempt: self.attempt }],
             _ => Vec::new(),
         }
     }
 
     fn gone(&mut self) -> Vec<Effect> {
-        let State::Burying { class, detail } = &mut self.state else { return Vec::new() };
-        let (class, detail) = (*class, detail.take());
-        self.state = State::Closing { class, detail };
-        vec![Effect::CloseBelow { attempt: self.attempt, class }]
+        match &mut self.state {
+            State::Burying { class, detail } => {
+                let (class, detail) = (*class, detail.take());
+                self.state = State::Closing { class, detail };
+                vec![Effect::CloseBelow { attempt: self.attempt, class }]
+            }
+            State::Resting { gone: gone @ false, .. } => {
+                *gone = true;
+                self.next_attempt()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn closed(&mut self, changed_world: bool, now: Instant, chance: f64) -> Vec<Effect> {
@@ -385,6 +387,13 @@ impl Delegation {
             Some(after) => {
                 self.state = State::Resting { gone, rested: false, class: outcome.class, after };
                 effects.push(Effect::Rest { attempt: self.next_number(), after });
+                if !gone {
+                    // Never two incarnations at once: an exit event alone would not say that its tasks are gone too.
+                    return effects
+                        .into_iter()
+                        .chain([Effect::Dismiss, Effect::ConfirmGone { attempt: self.attempt }])
+                        .collect();
+                }
             }
             None => effects.extend(self.end(status_of(&outcome, self.stop.is_some()), by, outcome)),
         }

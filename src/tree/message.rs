@@ -101,6 +101,8 @@ pub(crate) enum RootMessage {
     StopAll { times: StopTimes, done: tokio::sync::oneshot::Sender<()> },
     /// The journal failed: nothing can be made durable any more.
     JournalFailed,
+    /// Look whether an exit event was lost.
+    LookForLostExits,
     /// Whoever waited for a tree was told.
     Told { key: u32 },
     /// Something happened to a tree's root session.

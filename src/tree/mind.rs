@@ -58,9 +58,11 @@ pub(super) fn start(
     let handle = handle(seed, session.clone());
     let pulse = seed.pulse.clone();
     let thought = think(seed, handle, fault);
+    // Made here, not in the task: one that is aborted before it first runs says farewell too.
+    let farewell = Farewell { session, outcome: None };
     Owned::spawn(async move {
         // Dropped in reverse: the agent, then the pulse, then the farewell.
-        let mut farewell = Farewell { session, outcome: None };
+        let mut farewell = farewell;
         let _pulse = pulse;
         if let Some(barrier) = barrier
             && let Err(error) = barrier.await

@@ -31,6 +31,7 @@ mod session;
 mod store_faults;
 mod vigil;
 
+pub(crate) use report::bounded;
 pub use look::{Doing, SessionView, Sessions, Standing};
 pub use prepare::PrepareError;
 pub use remote::Stopped;

@@ -23,6 +23,12 @@ pub enum PrepareError {
         /// Its name.
         capsule: String,
     },
+    /// A capsule is a program and this build cannot run one.
+    #[error("capsule `{capsule}` is a program: build with the feature `harness`")]
+    NoCommands {
+        /// Its name.
+        capsule: String,
+    },
 }
 
 /// Prepares every capsule of `team`.
@@ -38,6 +44,7 @@ async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, Prepar
     let agent = match capsule.run() {
         Run::Native(agent) => Thinker::Native(agent.clone()),
         Run::Guest(component) => guest(shared, capsule, component).await?,
+        Run::Command(_) => return Err(PrepareError::NoCommands { capsule: capsule.name().to_owned() }),
     };
     let mut tools = BTreeMap::new();
     for (name, tool) in capsule.tools() {

@@ -47,6 +47,7 @@ pub(crate) struct State {
     stopping: Vec<oneshot::Sender<()>>,
     closed: bool,
     _health: Owned,
+    looking: Option<Owned>,
 }
 
 impl Actor for Root {
@@ -64,12 +65,13 @@ impl Actor for Root {
         };
         let children = Children::new(shared.clone(), Delegator::Root(me.clone()), scribe, None, u32::MAX);
         let mut health = shared.journal.health();
+        let to_root = me.clone();
         let watch = Owned::spawn(async move {
             if health.wait_for(|health| health.is_poisoned()).await.is_ok() {
-                let _gone = me.cast(RootMessage::JournalFailed);
+                let _gone = to_root.cast(RootMessage::JournalFailed);
             }
         });
-        Ok(State {
+        let mut state = State {
             shared,
             children,
             waiting: BTreeMap::new(),
@@ -77,7 +79,10 @@ impl Actor for Root {
             stopping: Vec::new(),
             closed: false,
             _health: watch,
-        })
+            looking: None,
+        };
+        state.look_later(&me);
+        Ok(state)
     }
 
     async fn handle(
@@ -98,6 +103,11 @@ impl Actor for Root {
                 state.closed = true;
                 let times = state.grace();
                 state.children.stop_all(StopCause::Journal, times).await
+            }
+            RootMessage::LookForLostExits => {
+                state.look_later(&me);
+                let lost = state.children.lost_exits();
+                state.children.all_happened(lost).await
             }
             RootMessage::Told { key } => {
                 state.telling.remove(&key);
@@ -144,6 +154,15 @@ impl State {
     fn grace(&self) -> StopTimes {
         let limits = &self.shared.limits;
         StopTimes::within(Instant::now(), limits.grace, limits.depth)
+    }
+
+    /// Looks for exits that were lost, as often as a session looks for progress.
+    fn look_later(&mut self, me: &ActorRef<RootMessage>) {
+        let (me, after) = (me.clone(), self.shared.limits.stall);
+        self.looking = Some(Owned::spawn(async move {
+            tokio::time::sleep(after).await;
+            let _gone = me.cast(RootMessage::LookForLostExits);
+        }));
     }
 
     async fn submit(&mut self, submit: Submit) -> VecDeque<Ended> {

@@ -326,6 +326,12 @@ impl Runtime {
         Remote::new(self.root.clone(), self.shared.clone()).stop(tree, path, grace, within).await
     }
 
+    /// Compiles and checks every component of `team`, as [`submit`](Self::submit) does, and runs none of it but what
+    /// its tools answer when asked what they offer.
+    pub async fn prepare(&self, team: &Team) -> Result<(), PrepareError> {
+        prepare(&self.shared, team).await.map(drop)
+    }
+
     /// Starts a tree. When this returns its start is appended; nobody outside need know before it is committed.
     ///
     /// # Cancel safety
@@ -357,6 +363,7 @@ impl Runtime {
             session: Some(SessionId::new(chance.uuid())),
             delegation: None,
             task: Some(TaskId::new(chance.uuid())),
+            run: None,
         };
         let own = deadline.or(root.limits().deadline).unwrap_or(limits.deadline);
         let own = budget.wall.map_or(own, |wall| own.min(wall));

@@ -387,10 +387,9 @@ impl State {
 
     /// Looks for exits that were lost, and for progress.
     async fn check_progress(&mut self) {
-        for (key, event) in self.children.lost_exits() {
-            let ended = self.children.happened(key, event).await;
-            self.children_ended(ended);
-        }
+        let lost = self.children.lost_exits();
+        let ended = self.children.all_happened(lost).await;
+        self.children_ended(ended);
         if !self.life.is_working() {
             self.check_again(self.stall());
             return;

@@ -79,6 +79,7 @@ impl Port for FakeSession {
                 self.emitted.lock().unwrap().push(text);
                 reply.send(()).unwrap();
             }
+            #[expect(clippy::disallowed_methods, reason = "a stand-in, which ends with its test")]
             (Treatment::After(wait), Call::Emit { reply, .. }) => {
                 tokio::task::spawn_local(async move {
                     tokio::time::sleep(wait).await;

@@ -137,6 +137,16 @@ fn examples() -> Vec<(Kind, String)> {
             r#""kind":"fault_injected","point":"session","action":"panic","nth":1"#.into(),
         ),
         (
+            Kind::HarnessStarting { driver: "command".into(), program: "python3".into() },
+            r#""kind":"harness_starting","driver":"command","program":"python3""#.into(),
+        ),
+        (Kind::HarnessStarted {}, r#""kind":"harness_started""#.into()),
+        (Kind::HarnessReady { session: Some("s1".into()) }, r#""kind":"harness_ready","session":"s1""#.into()),
+        (Kind::HarnessInterrupted { by: "SIGINT".into() }, r#""kind":"harness_interrupted","by":"SIGINT""#.into()),
+        (Kind::HarnessKilled { signal: "SIGTERM".into() }, r#""kind":"harness_killed","signal":"SIGTERM""#.into()),
+        (Kind::HarnessExited { exit: "exit code 0".into() }, r#""kind":"harness_exited","exit":"exit code 0""#.into()),
+        (Kind::HarnessGone { survivors: 2 }, r#""kind":"harness_gone","survivors":2"#.into()),
+        (
             Kind::Checkpoint { label: "half".into(), state: blob },
             format!(r#""kind":"checkpoint","label":"half","state":{{"blob":"{EMPTY}","len":0}}"#),
         ),

@@ -1,6 +1,13 @@
 //! Every promise of treeward, one file each, in one binary.
 
 mod bad_manifests;
+mod cli_answers;
+mod cli_exit_codes;
+mod cli_faults;
+mod cli_interrupts;
+mod cli_new_capsule;
+mod cli_reads_journals;
+mod cli_support;
 mod exactly_one_ending;
 mod guest_bad_components;
 mod guest_cache;
@@ -11,13 +18,19 @@ mod guest_files;
 mod guest_limits;
 mod guest_support;
 mod guest_tools;
+mod harness_rows;
+mod harness_support;
 mod journal_killed;
 mod journal_kit;
 mod journal_records;
 mod journal_sqlite;
 mod journal_verify;
 mod journal_writer;
+mod readme;
 mod supervision_contract;
 mod support;
 mod survey;
 mod survey_agrees;
+mod warden_kit;
+mod warden_leaves_nothing;
+mod warden_spawns;

@@ -30,11 +30,18 @@ type Result<T> = std::result::Result<T, ManifestError>;
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub(super) terms: Terms,
-    pub(super) guest: PathBuf,
+    pub(super) run: RunEntry,
     pub(super) tools: BTreeMap<String, ToolEntry>,
     /// The capsules of `[capsules.NAME]`.
     pub(super) team: BTreeMap<String, Manifest>,
     lines: Lines,
+}
+
+/// What `[run]` says thinks.
+#[derive(Clone, Debug)]
+pub(super) enum RunEntry {
+    Guest(PathBuf),
+    Command(Vec<String>),
 }
 
 /// A `[tools.NAME]`.
@@ -166,10 +173,10 @@ fn capsule(mut root: Section<'_, '_>, file: &Path, inline: Option<&str>) -> Resu
     terms.version = version.unwrap_or_default();
     terms.description = description.unwrap_or_default();
 
-    let hint = "write `[run]` with `guest = \"NAME.wasm\"`";
+    let hint = "write `[run]` with `guest = \"NAME.wasm\"`, or `command = [\"PROGRAM\", …]` and `unconfined = true`";
     let run = run.ok_or_else(|| root.error(root.line, Problem::Missing { key: "run", hint }))?;
     lines.put("run", run.line);
-    let guest = read_run(run, &mut lines)?;
+    let run = read_run(run, &mut lines)?;
     if let Some(section) = grants {
         read_grants(section, &mut terms, &mut lines)?;
     }
@@ -189,16 +196,21 @@ fn capsule(mut root: Section<'_, '_>, file: &Path, inline: Option<&str>) -> Resu
         terms.restart = read_restart(section)?;
     }
     let team = team.map(|section| read_team(section, file, &terms.name)).transpose()?.unwrap_or_default();
-    let manifest = Manifest { terms, guest, tools, team, lines };
+    let manifest = Manifest { terms, run, tools, team, lines };
     manifest.terms.check().map_err(|invalid| manifest.invalid(invalid))?;
     Ok(manifest)
 }
 
-/// `[run]`: the guest's file.
-fn read_run(mut run: Section<'_, '_>, lines: &mut Lines) -> Result<PathBuf> {
+/// How many words a command may have, and how many bytes.
+const LONGEST_COMMAND: (usize, usize) = (MOST_ENTRIES, 64 << 10);
+
+/// `[run]`: the guest's file, or the program.
+fn read_run(mut run: Section<'_, '_>, lines: &mut Lines) -> Result<RunEntry> {
     let guest = run.take("guest");
     let harness = run.take("harness");
     let command = run.take("command");
+    let unconfined_at = run.line_of("unconfined");
+    let unconfined = run.boolean("unconfined")?;
     let of_a_harness: Vec<Entry<'_>> = ["prompt", "model", "binary", "args", "builtin_tools", "login"]
         .into_iter()
         .filter_map(|key| run.take(key))
@@ -210,20 +222,51 @@ fn read_run(mut run: Section<'_, '_>, lines: &mut Lines) -> Result<PathBuf> {
         let there = if there.is_empty() { "none".to_owned() } else { there.join(" and ") };
         return Err(run.error(run.line, Problem::RunNotOne(there)));
     }
-    let instead = "use `guest = \"NAME.wasm\"`";
     if let Some(entry) = harness {
+        let instead = "use `guest = \"NAME.wasm\"` or `command = [\"PROGRAM\", …]`";
         return Err(run.error(entry.line, Problem::NotInThisVersion { key: "harness", instead }));
     }
-    if let Some(entry) = command {
-        return Err(run.error(entry.line, Problem::NotInThisVersion { key: "command", instead }));
-    }
     if let Some(entry) = of_a_harness.iter().min_by_key(|entry| entry.line) {
-        return Err(run.refuse(entry, "goes with `harness`, not with `guest`; take it out"));
+        return Err(run.refuse(entry, "goes with `harness`; take it out"));
+    }
+    if let Some(entry) = command {
+        lines.put("run.command", entry.line);
+        if unconfined != Some(true) {
+            let hint = "files and network of a program are not enforced here, whatever [grants] says: write \
+                        `unconfined = true` to run it all the same, or use a guest";
+            return Err(run.error(entry.line, Problem::Missing { key: "unconfined", hint }));
+        }
+        return command_line(&run, entry).map(RunEntry::Command);
+    }
+    if let (Some(line), Some(_)) = (unconfined_at, unconfined) {
+        let reason = "a guest is always confined; take it out".to_owned();
+        return Err(run.error(line, Problem::Value { key: "unconfined".to_owned(), reason }));
     }
     let hint = "write `guest = \"NAME.wasm\"`";
     let guest = guest.ok_or_else(|| run.error(run.line, Problem::Missing { key: "guest", hint }))?;
     lines.put("run.guest", guest.line);
-    file_path(&run, guest)
+    file_path(&run, guest).map(RunEntry::Guest)
+}
+
+/// A program and its arguments.
+fn command_line(run: &Section<'_, '_>, entry: Entry<'_>) -> Result<Vec<String>> {
+    const EXPECTED: &str = "a list of the program and its arguments, like [\"python3\", \"agent.py\"]";
+    let DeValue::Array(values) = &entry.value else { return Err(run.wrong_type(&entry, EXPECTED)) };
+    let mut argv = Vec::new();
+    for value in values {
+        let DeValue::String(word) = value.get_ref() else { return Err(run.wrong_type(&entry, EXPECTED)) };
+        argv.push(word.to_string());
+    }
+    let (most, longest) = LONGEST_COMMAND;
+    if argv.len() > most || argv.iter().map(String::len).sum::<usize>() > longest {
+        return Err(run.refuse(&entry, format!("at most {most} words and {longest} bytes; put long texts into files")));
+    }
+    if argv.first().is_none_or(String::is_empty) || argv.iter().any(|word| word.contains('\0')) {
+        return Err(
+            run.refuse(&entry, "must name a program, and hold no NUL; write `command = [\"python3\", \"agent.py\"]`")
+        );
+    }
+    Ok(argv)
 }
 
 /// A file of the capsule: a relative path that cannot be spelled to lead out of its directory.

@@ -72,7 +72,7 @@ fn every_key_is_read() {
     let manifest = parse(FULL).unwrap();
     let Terms { name, version, description, grants, budget, limits, restart } = &manifest.terms;
     assert_eq!((name.as_str(), version.as_str(), description.as_str()), ("reviewer", "0.2.0", "Reviews a change."));
-    assert_eq!(manifest.guest, Path::new("bin/reviewer.wasm"));
+    assert!(matches!(&manifest.run, RunEntry::Guest(file) if file == Path::new("bin/reviewer.wasm")));
     assert_eq!(grants.network.first().unwrap().to_string(), "https://api.example.com");
     assert_eq!((grants.read.len(), grants.write.len(), grants.env.len(), grants.delegate.len()), (1, 1, 1, 2));
     assert!(!manifest.tools["grep"].changes_world);
@@ -262,7 +262,13 @@ fn exactly_one_thing_thinks_and_what_is_not_in_this_version_says_so() {
         run("harness = \"claude\"\nprompt = \"p.md\"")
             .starts_with("a/capsule.toml:3: [run] `harness` is not in this version;")
     );
-    assert!(run("command = [\"python3\"]").starts_with("a/capsule.toml:3: [run] `command` is not in this version;"));
+    assert!(run("command = [\"python3\"]").starts_with("a/capsule.toml:3: [run] `unconfined` is missing; files and"));
+    assert!(run("command = [\"python3\"]\nunconfined = false").contains("`unconfined` is missing"));
+    assert!(run("command = \"python3 x\"\nunconfined = true").contains("`command` must be a list of the program"));
+    assert!(run("command = []\nunconfined = true").contains("must name a program"));
+    assert!(run("command = [1]\nunconfined = true").contains("`command` must be a list of the program"));
+    assert!(run("guest = \"a.wasm\"\nunconfined = true").contains("a guest is always confined"));
+    assert!(run("command = [\"python3\"]\nmodel = \"x\"").contains("goes with `harness`"));
     assert!(run("guest = \"a\"\nmodel = \"m\"").starts_with("a/capsule.toml:4: [run] `model`: goes with `harness`"));
     let hooks = refused(&with("[[hooks]]\ncomponent = \"p.wasm\""));
     assert!(hooks.starts_with("a/capsule.toml:3: `hooks` is not in this version;"), "{hooks}");

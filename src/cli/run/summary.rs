@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use treeward::fault::{Rule, Scope};
 use treeward::ids::{SessionPath, TreeId};
 use treeward::journal::CompletionStatus;
 
@@ -35,6 +36,14 @@ pub fn summary(tree: &Tree, id: TreeId, place: &Place) -> Vec<Line> {
     }
     lines.push(next(bad.first().map(|(path, ..)| *path), id, place));
     lines
+}
+
+/// The rules of which no fault struck: a typing error in a path is otherwise taken for a promise that was kept. What
+/// strikes the journal itself may be in no record, so nothing is said of it.
+pub fn never_struck(tree: &Tree, rules: &[Rule]) -> Vec<Line> {
+    let struck = |rule: &Rule| tree.struck.contains(&(rule.point().to_string(), rule.action().to_string()));
+    let never = rules.iter().filter(|rule| rule.point().scope() == Scope::Session && !struck(rule));
+    never.map(|rule| Line::new().with(Style::Warn, &format!("never struck: {rule}"))).collect()
 }
 
 /// The sessions that ended in error, crashed or unknown: causes before what they took with them, the deepest first.

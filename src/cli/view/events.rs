@@ -178,6 +178,17 @@ fn happening(kind: &Kind) -> (Style, String) {
         Kind::FaultInjected { point, action, nth } => {
             (Style::Warn, format!("FAULT {} {} (passage {nth})", one_line(point, TEXT), one_line(action, TEXT)))
         }
+        Kind::HarnessStarting { driver, program } => {
+            (Style::Dim, format!("starts {} ({})", one_line(program, TEXT), one_line(driver, TEXT)))
+        }
+        Kind::HarnessReady { session: Some(session) } => (Style::Dim, format!("session {}", one_line(session, TEXT))),
+        Kind::HarnessInterrupted { by } => (Style::Warn, format!("is interrupted ({})", one_line(by, TEXT))),
+        Kind::HarnessKilled { signal } => (Style::Warn, format!("is sent {}", one_line(signal, TEXT))),
+        Kind::HarnessExited { exit } => (Style::Dim, one_line(exit, TEXT)),
+        Kind::HarnessGone { survivors: 0 } => (Style::Dim, "nothing of it is left".to_owned()),
+        Kind::HarnessGone { survivors } => {
+            (Style::Warn, format!("nothing of it is left ({survivors} descendants were still there)"))
+        }
         Kind::Note { key, text: said } => (Style::Plain, format!("{}: {}", one_line(key, TEXT), text(said))),
         other => (Style::Plain, other.name().to_owned()),
     }

@@ -1,6 +1,6 @@
 //! The tree as the records so far tell it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use treeward::capsule::Usage;
 use treeward::env::Timestamp;
@@ -12,6 +12,9 @@ use super::one_line;
 
 /// Columns kept of a task or a detail: a tree of ten thousand sessions is held whole.
 const KEPT: usize = 160;
+
+/// Kinds of fault told apart.
+const STRUCK: usize = 1_024;
 
 /// Levels shown. A journal is a file like any other: what it says about depth is not believed.
 const DEEPEST: u32 = 1_024;
@@ -33,6 +36,8 @@ pub struct Tree {
     pub used: Usage,
     /// Faults that struck.
     pub faults: u64,
+    /// Where and what of them, each pair once.
+    pub struck: BTreeSet<(String, String)>,
     /// When its first and its last record were taken.
     pub span: Option<(Timestamp, Timestamp)>,
 }
@@ -102,7 +107,12 @@ impl Tree {
                 used.tokens = used.tokens.saturating_add(usage.tokens);
                 used.micro_usd = used.micro_usd.saturating_add(usage.micro_usd);
             }
-            Kind::FaultInjected { .. } => self.faults += 1,
+            Kind::FaultInjected { point, action, .. } => {
+                self.faults += 1;
+                if self.struck.len() < STRUCK {
+                    self.struck.insert((point.clone(), action.clone()));
+                }
+            }
             _ => {}
         }
     }
