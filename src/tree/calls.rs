@@ -142,7 +142,7 @@ impl State {
         if !self.careful {
             return answer(reply, value);
         }
-        let barrier = self.seed.shared.journal.barrier();
+        let barrier = self.seed.shared.journal.barrier_of(self.seed.tree.id);
         self.delayed.retain(|task| !task.is_finished());
         self.delayed.push(Owned::spawn(async move {
             // Without durability the agent hears nothing more, and is stopped with the rest.

@@ -7,6 +7,8 @@
 mod against_model;
 mod calls;
 mod children;
+#[cfg(feature = "harness")]
+mod commands;
 mod context;
 mod delegation;
 mod endings;
@@ -32,6 +34,7 @@ mod store_faults;
 mod vigil;
 
 pub(crate) use report::bounded;
+
 pub use look::{Doing, SessionView, Sessions, Standing};
 pub use prepare::PrepareError;
 pub use remote::Stopped;

@@ -23,6 +23,8 @@ use crate::capsule::{self, Account, Budget, Team};
 use crate::control::{Control, Histogram, Listen, PlaceError};
 use crate::env::Env;
 use crate::fault::Plan;
+#[cfg(feature = "harness")]
+use crate::harness::Program;
 use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
 use crate::journal::recover::{Recovered, recover};
 use crate::journal::{
@@ -53,6 +55,8 @@ pub struct Builder {
     plan: Option<Plan>,
     variables: BTreeMap<String, String>,
     cache: Option<Option<PathBuf>>,
+    #[cfg(feature = "harness")]
+    program: Program,
     listen: Listen,
 }
 
@@ -188,6 +192,14 @@ impl Builder {
         self
     }
 
+    /// Where the program is that can be started as the warden: one whose `main` begins with
+    /// [`warden_main_if_asked`](crate::harness::warden_main_if_asked). Default: this one.
+    #[cfg(feature = "harness")]
+    pub fn warden(mut self, program: Program) -> Self {
+        self.program = program;
+        self
+    }
+
     /// Listens on a local socket, so that `treeward ps`, `stop` and `tree --watch` reach this process. Default: nowhere,
     /// and never in a simulation. Where the socket cannot be made the runtime runs without: see
     /// [`Runtime::control_problem`].
@@ -205,6 +217,7 @@ impl Builder {
             true => Env::simulated(self.seed.unwrap_or(0), self.plan),
             false => Env::real(self.seed, self.plan),
         };
+        let env = if self.place == Place::Memory { env } else { env.with_ids_of_its_own() };
         let sizes = Sizes::from(&self.limits);
         let (store, recovered) = self.place.open(&env, sizes).await?;
         let options = Options { sizes, ..Options::default() };
@@ -218,6 +231,10 @@ impl Builder {
             places,
             gate_took: Histogram::default(),
             variables: self.variables,
+            #[cfg(feature = "harness")]
+            program: self.program,
+            #[cfg(feature = "harness")]
+            warden: tokio::sync::OnceCell::new(),
             #[cfg(feature = "guest")]
             cache: self.cache,
             #[cfg(feature = "guest")]
@@ -286,6 +303,8 @@ impl Runtime {
             plan: None,
             variables: BTreeMap::new(),
             cache: None,
+            #[cfg(feature = "harness")]
+            program: Program::default(),
             listen: Listen::Nowhere,
         }
     }
@@ -310,6 +329,12 @@ impl Runtime {
         self.shared.places.available_permits()
     }
 
+    /// Compiles and checks every component of `team`, as [`submit`](Self::submit) does, and runs none of it but what
+    /// its tools answer when asked what they offer.
+    pub async fn prepare(&self, team: &Team) -> Result<(), PrepareError> {
+        prepare(&self.shared, team).await.map(drop)
+    }
+
     /// Why nobody outside can reach it, where it was to listen.
     pub fn control_problem(&self) -> Option<&PlaceError> {
         self.control_problem.as_ref()
@@ -324,12 +349,6 @@ impl Runtime {
     /// when it was told, after `within` at the latest.
     pub async fn stop_session(&self, tree: TreeId, path: SessionPath, grace: Duration, within: Duration) -> Stopped {
         Remote::new(self.root.clone(), self.shared.clone()).stop(tree, path, grace, within).await
-    }
-
-    /// Compiles and checks every component of `team`, as [`submit`](Self::submit) does, and runs none of it but what
-    /// its tools answer when asked what they offer.
-    pub async fn prepare(&self, team: &Team) -> Result<(), PrepareError> {
-        prepare(&self.shared, team).await.map(drop)
     }
 
     /// Starts a tree. When this returns its start is appended; nobody outside need know before it is committed.
@@ -385,7 +404,8 @@ impl Runtime {
             lent,
             deadline: Instant::now() + own,
             account: Account::root(&budget),
-            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.depth)),
+            // What nobody says is `limits.depth`; what is said holds up to `limits.deepest`.
+            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.deepest)),
             ids,
         };
         let (done, ending) = oneshot::channel();
@@ -416,6 +436,10 @@ impl Runtime {
         let (done, finished) = oneshot::channel();
         if self.root.cast(RootMessage::StopAll { times, done }).is_ok() {
             let _root_died = finished.await;
+        }
+        #[cfg(feature = "harness")]
+        if let Some(warden) = self.shared.warden.get() {
+            warden.clone().stop().await;
         }
         if let Some(control) = self.control {
             control.close().await;

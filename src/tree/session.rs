@@ -17,7 +17,7 @@ use super::joins::Joins;
 use super::life::{Life, LifeEffect, LifeEvent};
 use super::look::{Doing, Look, Seen};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
-use super::mind;
+use super::mind::{self, Mind};
 use super::money::Money;
 use super::owned::{Owned, injected_panic};
 use super::remote::{StopAt, Stopped};
@@ -73,7 +73,7 @@ pub(crate) struct State {
     pub(super) seed: SessionSeed,
     pub(super) scribe: Scribe,
     pub(super) life: Life,
-    pub(super) agent: Option<Owned>,
+    pub(super) agent: Option<Mind>,
     pub(super) children: Children,
     pub(super) joins: Joins,
     pub(super) money: Money<Wanted>,
@@ -165,12 +165,12 @@ impl State {
         );
         let chance = shared.env.chance(&seed.path, seed.attempt, Strand::Main);
         let cursor = Cursor::for_session(shared.env.plan(), &seed.path, capsule.name(), seed.attempt, chance);
-        let careful = seed.prepared.changes_world();
+        let careful = seed.prepared.is_free();
         Self {
             money: Money::new(seed.account.clone(), seed.delegator.clone(), seed.key),
             numbers: seed.numbers,
             progress: Progress::new(Instant::now()),
-            changed_world: careful,
+            changed_world: seed.prepared.changes_world(),
             careful,
             me,
             seed,
@@ -213,13 +213,13 @@ impl State {
             self.scribe.struck(Strand::Main, strike);
         }
         // Law 2: an agent that can change the world by itself goes on only when all before it is durable.
-        let barrier = self.careful.then(|| self.seed.shared.journal.barrier());
+        let barrier = self.careful.then(|| self.seed.shared.journal.barrier_of(self.seed.tree.id));
         self.agent = Some(mind::start(&self.seed, self.me.clone(), barrier, strike.map(|strike| strike.action)));
         self.check_again(self.stall());
     }
 
     fn stall(&self) -> Duration {
-        self.seed.prepared.capsule.limits().stall.unwrap_or(self.seed.shared.limits.stall)
+        self.seed.prepared.capsule.limits().stall(&self.seed.shared.limits)
     }
 
     /// Something happened to the session's own life.
@@ -237,8 +237,11 @@ impl State {
             let busy = self.children.open() + self.calls.len() + self.money.outstanding();
             for effect in self.life.on(event, busy) {
                 match effect {
-                    // The task says so itself when it is gone: see `mind`.
-                    LifeEffect::AbortAgent => self.agent = None,
+                    // It says so itself when it is gone: see `mind`.
+                    LifeEffect::EndAgent { times } => {
+                        let times = times.unwrap_or_else(|| self.usual_grace());
+                        self.agent = self.agent.take().and_then(|agent| agent.stop(times));
+                    }
                     LifeEffect::EndCalls => self.end_calls(),
                     LifeEffect::StopChildren { times } => {
                         let ended = self.stop_children(times).await;
