@@ -114,7 +114,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 pub fn run(args: &Args) -> Outcome {
     let team = Team::load(&args.capsule).map_err(|error| Failure::new(Exit::Usage, error))?;
     let task = task::task(args.task.clone(), args.task_file.clone(), Limits::default().task)?;
-    let mut builder = Runtime::builder().journal(place(args));
+    let mut builder = Runtime::builder().journal(place(args)).limits(limits(&team));
     builder = variables(&team, builder);
     if let Some(seed) = args.seed {
         builder = builder.seed(seed);
@@ -143,6 +143,16 @@ fn place(args: &Args) -> treeward::Place {
         Place::Memory => treeward::Place::Memory,
         Place::File(path) => treeward::Place::File(path.clone(), durability),
     }
+}
+
+/// How many levels a manifest can ask for: paths are as long as a tree is deep.
+const DEEPEST: u32 = 4096;
+
+/// The usual limits, but as deep as the capsule that is run says: whoever runs it has read what it asks for.
+fn limits(team: &Team) -> Limits {
+    let usual = Limits::default();
+    let depth = team.root().budget().depth.map_or(usual.depth, |depth| depth.min(DEEPEST));
+    Limits { depth: depth.max(usual.depth), ..usual }
 }
 
 /// The environment variables that the team is granted, where they are set and are text.
