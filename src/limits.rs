@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Limits {
     /// `depth`: levels of a tree below its root.
     pub depth: u32,
+    /// `deepest`: what a budget may say of `depth` at most.
+    pub deepest: u32,
     /// `live_children` of a session; the next one is queued.
     pub live_children: u32,
     /// `queued_children` of a session; the next one is refused.
@@ -49,6 +51,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             depth: 16,
+            deepest: 1_024,
             live_children: 64,
             queued_children: 65_536,
             live_sessions: 10_000,

@@ -45,7 +45,10 @@ pub fn measure(report: &mut Report, effort: Effort) {
             name,
             value: rate.median(),
             unit: "appends/s",
-            floor: Some((floor.median(), "the same bytes and writers, grouped into write and fdatasync of a plain file")),
+            floor: Some((
+                floor.median(),
+                "the same bytes and writers, grouped into write and fdatasync of a plain file",
+            )),
             goal: Goal::RatioAtLeast(0.5),
         });
     }

@@ -21,7 +21,12 @@ impl Actor for Bare {
         Ok(0)
     }
 
-    async fn handle(&self, _: ActorRef<Self::Msg>, reply: Self::Msg, count: &mut u64) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<Self::Msg>,
+        reply: Self::Msg,
+        count: &mut u64,
+    ) -> Result<(), ActorProcessingErr> {
         *count += 1;
         let _nobody = reply.send(*count);
         Ok(())
@@ -109,7 +114,11 @@ pub struct BareGuest {
 impl BareGuest {
     pub fn new(component: &str) -> Self {
         let mut pool = PoolingAllocationConfig::default();
-        pool.total_component_instances(16).total_core_instances(64).total_memories(16).total_tables(64).total_stacks(16);
+        pool.total_component_instances(16)
+            .total_core_instances(64)
+            .total_memories(16)
+            .total_tables(64)
+            .total_stacks(16);
         let mut config = Config::new();
         config
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))

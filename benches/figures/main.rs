@@ -47,7 +47,10 @@ const ALL: [(&[&str], Measure); 8] = [
     (&["gate", "tool-call"], gate::measure),
     (&["appends-1", "appends-8", "appends-64"], appends::measure),
     (&["durable-children"], throughput::measure),
-    (&["resident-guest-1000", "resident-guest-10000", "live-guests", "live-native", "resident-native"], population::measure),
+    (
+        &["resident-guest-1000", "resident-guest-10000", "live-guests", "live-native", "resident-native"],
+        population::measure,
+    ),
     (&["stop-wide", "stop-deep"], stop::measure),
     (&["kill-guest"], kill::measure),
     (&["idle-memory", "idle-cpu"], idle::measure),

@@ -31,7 +31,10 @@ pub fn measure(report: &mut Report, effort: Effort) {
         name: "durable-children",
         value: rate.median(),
         unit: "sessions/s",
-        floor: Some((floor.median(), "the store alone writing the same records, ready made, as large as its batches are")),
+        floor: Some((
+            floor.median(),
+            "the store alone writing the same records, ready made, as large as its batches are",
+        )),
         goal: Goal::AtLeastOrRatio(10_000.0, 0.8),
     });
 }

@@ -273,13 +273,13 @@ impl Loader {
         let manifest = found.manifest();
         let directory = &found.home.place.directory;
         let run = match &manifest.run {
-            RunEntry::Guest(file) => Run::Guest(
-                self.component(directory, file).map_err(|why| manifest.complain("run.guest", None, why))?,
-            ),
+            RunEntry::Guest(file) => {
+                Run::Guest(self.component(directory, file).map_err(|why| manifest.complain("run.guest", None, why))?)
+            }
             RunEntry::Command(argv) => {
-                let directory = directory.canonicalize().map_err(|why| {
-                    manifest.complain("run.command", None, format!("{}: {why}", directory.display()))
-                })?;
+                let directory = directory
+                    .canonicalize()
+                    .map_err(|why| manifest.complain("run.command", None, format!("{}: {why}", directory.display())))?;
                 Run::Command(CommandLine { argv: argv.clone(), directory })
             }
         };

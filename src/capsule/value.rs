@@ -199,7 +199,8 @@ impl Capsule {
     /// Whether anything it was granted lets it change something outside treeward. A program always can.
     pub fn may_change_world(&self) -> bool {
         matches!(self.run, Run::Command(_))
-            || self.terms.grants.change_the_world() || self.tools.values().any(|tool| tool.changes_world)
+            || self.terms.grants.change_the_world()
+            || self.tools.values().any(|tool| tool.changes_world)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use treeward::Runtime;
 use treeward::capsule::{ComponentSummary, Summary, Team, TeamSummary};
 use treeward::journal::AgentKind;
 use treeward::limits::Limits;
@@ -31,6 +32,7 @@ pub struct Args {
 /// Loads the team and prints what it may do.
 pub fn run(args: &Args) -> Outcome {
     let team = Team::load(&args.capsule).map_err(|error| Failure::new(Exit::Usage, error))?;
+    prepare(&team)?;
     let summary = team.summary();
     let mut out = Out::stdout();
     if args.json {
@@ -41,6 +43,19 @@ pub fn run(args: &Args) -> Outcome {
     }
     out.finish()?;
     Ok(Exit::Ok)
+}
+
+/// Whether its components are components of their worlds that import nothing they are not granted.
+fn prepare(team: &Team) -> Result<(), Failure> {
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let threads = threads.map_err(|error| Failure::new(Exit::Crashed, format!("no threads to run on: {error}")))?;
+    threads.block_on(async {
+        let runtime = Runtime::builder().start().await.map_err(|error| Failure::new(Exit::Crashed, error))?;
+        let prepared = runtime.prepare(team).await.map_err(|error| Failure::new(Exit::Usage, error));
+        // Nothing ran: there is nothing in its journal to be lost.
+        let _nothing_lost = runtime.stop(Duration::ZERO).await;
+        prepared
+    })
 }
 
 fn lines(team: &TeamSummary) -> Vec<Line> {

@@ -64,6 +64,10 @@ pub struct Args {
     /// The seed all chance is drawn from; otherwise from the system
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// As a simulation: one thread, time that passes only when nothing else can happen, no programs and no network. The
+    /// same seed and the same files then give the same record bodies, byte for byte
+    #[arg(long)]
+    simulate: bool,
     /// A fault that is to strike (`treeward faults` lists what there is); repeatable
     #[arg(long = "fault", value_name = "RULE")]
     faults: Vec<Rule>,
@@ -86,6 +90,7 @@ Examples:
   treeward run examples/survey --input .
   treeward run examples/survey --input . --task json --quiet | jq .files
   treeward run examples/survey --input . --fault 'session path=0.1 panic'
+  treeward run examples/survey --input docs --simulate --seed 7 --fault 'agent p=0.1 trap'
   treeward run mine --task-file task.md --input docs --budget usd=2,depth=3 --deadline 10m";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -114,7 +119,11 @@ fn label(text: &str) -> Result<(String, String), String> {
 pub fn run(args: &Args) -> Outcome {
     let team = Team::load(&args.capsule).map_err(|error| Failure::new(Exit::Usage, error))?;
     let task = task::task(args.task.clone(), args.task_file.clone(), Limits::default().task)?;
-    let mut builder = Runtime::builder().journal(place(args)).limits(limits(&team));
+    let mut builder = Runtime::builder().journal(place(args));
+    // Named, not "this one": programs can then call back with it.
+    if let Ok(treeward) = std::env::current_exe() {
+        builder = builder.warden(treeward::harness::Program::Path(treeward));
+    }
     builder = variables(&team, builder);
     if let Some(seed) = args.seed {
         builder = builder.seed(seed);
@@ -123,10 +132,14 @@ pub fn run(args: &Args) -> Outcome {
         builder = builder.faults(Plan::new(args.faults.clone()));
     }
     let submission = submission(team, task, args);
-    let threads = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Exit::Crashed, format!("no threads to run on: {error}")))?;
+    if args.simulate {
+        builder = builder.simulated();
+    }
+    let threads = match args.simulate {
+        true => tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build(),
+        false => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
+    };
+    let threads = threads.map_err(|error| Failure::new(Exit::Crashed, format!("no threads to run on: {error}")))?;
     let outcome = threads.block_on(carry_out(builder, submission, args));
     // What still blocks a thread by now (a read of a dead network file system) does not keep the process.
     threads.shutdown_timeout(Duration::from_millis(200));
@@ -143,16 +156,6 @@ fn place(args: &Args) -> treeward::Place {
         Place::Memory => treeward::Place::Memory,
         Place::File(path) => treeward::Place::File(path.clone(), durability),
     }
-}
-
-/// How many levels a manifest can ask for: paths are as long as a tree is deep.
-const DEEPEST: u32 = 4096;
-
-/// The usual limits, but as deep as the capsule that is run says: whoever runs it has read what it asks for.
-fn limits(team: &Team) -> Limits {
-    let usual = Limits::default();
-    let depth = team.root().budget().depth.map_or(usual.depth, |depth| depth.min(DEEPEST));
-    Limits { depth: depth.max(usual.depth), ..usual }
 }
 
 /// The environment variables that the team is granted, where they are set and are text.

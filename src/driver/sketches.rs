@@ -297,7 +297,8 @@ impl Driver for Codex {
         Ok(match &mut self.server {
             Some(task) => {
                 task.clone_from(&request.task);
-                let initialize = json!({"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "treeward"}}});
+                let initialize =
+                    json!({"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "treeward"}}});
                 plan(&["codex", "app-server"], vec![line(initialize)])
             }
             None => Plan { close_input: true, ..plan(&["codex", "exec", "--json", &request.task], Vec::new()) },
@@ -343,7 +344,10 @@ fn told(steps: &[Step]) -> Vec<String> {
         Step::Event(Event::TurnEnded { answer }) => format!("ended {}", answer.chars().take(12).collect::<String>()),
         Step::Event(Event::TurnFailed { failure, .. }) => format!("failed {failure:?}"),
         Step::Event(Event::Note { key, .. }) => format!("note {key}"),
-        Step::Write(bytes) => format!("write {}", serde_json::from_slice::<Value>(bytes.split(|b| *b == b'\n').next().unwrap()).unwrap()["method"]),
+        Step::Write(bytes) => format!(
+            "write {}",
+            serde_json::from_slice::<Value>(bytes.split(|b| *b == b'\n').next().unwrap()).unwrap()["method"]
+        ),
         other => format!("{other:?}"),
     };
     steps.iter().map(short).collect()
@@ -392,7 +396,10 @@ fn claude_asks_for_a_permission_and_is_answered() {
     let answer = driver.answer(Permission { id: id.clone(), verdict: Err("no".into()) });
     let [Step::Write(bytes)] = &answer[..] else { panic!() };
     let said: Value = serde_json::from_slice(bytes).unwrap();
-    assert_eq!((said["response"]["request_id"].as_str(), &said["response"]["response"]["behavior"]), (Some(id.as_str()), &json!("deny")));
+    assert_eq!(
+        (said["response"]["request_id"].as_str(), &said["response"]["response"]["behavior"]),
+        (Some(id.as_str()), &json!("deny"))
+    );
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl State {
         if !self.careful {
             return answer(reply, value);
         }
-        let barrier = self.seed.shared.journal.barrier();
+        let barrier = self.seed.shared.journal.barrier_of(self.seed.tree.id);
         self.delayed.retain(|task| !task.is_finished());
         self.delayed.push(Owned::spawn(async move {
             // Without durability the agent hears nothing more, and is stopped with the rest.
@@ -504,7 +504,10 @@ impl State {
         credit: Credit,
     ) -> Result<Ticket, String> {
         let strand = Strand::Call(call);
-        match gate::decide(call, request, self.seed.prepared.capsule.grants()) {
+        let asked = Instant::now();
+        let verdict = gate::decide(call, request, self.seed.prepared.capsule.grants());
+        self.seed.shared.gate_took.observe(asked.elapsed());
+        match verdict {
             Verdict::Allow(permit) => {
                 let decided = Kind::GateDecided { decision: Decision::Allow, by: "rules".into(), reason: None };
                 self.scribe.say(strand, Kind::GateAsked { tool: request.tool().to_owned() });
@@ -531,7 +534,10 @@ impl State {
     fn tool(&mut self, name: String, input: String, reply: oneshot::Sender<Result<String, ToolError>>, credit: Credit) {
         let running = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
         if running >= self.seed.shared.limits.calls {
-            return answer(reply, Err(ToolError::Denied(format!("limits.calls: {running} calls are running"))));
+            let why = format!("limits.calls: {running} calls are running");
+            let text = Text::Inline(why.clone());
+            self.scribe.say_on(Strand::Main, Kind::Note { key: "call_refused".into(), text }, credit);
+            return answer(reply, Err(ToolError::Denied(why)));
         }
         let call = self.next_call();
         let prepared = self.seed.prepared.clone();

@@ -12,8 +12,10 @@ use tokio::time::Instant;
 use super::context::{Prepared, Shared, TreeContext};
 use super::delegation::{Delegation, Effect, Event, StopCause};
 use super::endings::{self, Origin};
+use super::look::{Look, Seen, SessionView, millis};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::owned::Owned;
+use super::remote::{StopAt, Stopped};
 use super::report::Outcome;
 use super::scribe::Scribe;
 use super::session::{self, SessionSeed};
@@ -22,7 +24,7 @@ use crate::agent::Status;
 use crate::capsule::Account;
 use crate::env::Chance;
 use crate::fault::{Action, Cursor, Point};
-use crate::ids::{SessionPath, Strand};
+use crate::ids::{SessionPath, Strand, TreeId};
 use crate::journal::{
     Closed, Closing, CompletionStatus, Entry, Ids, Kind, LentDirectory, Reporter, Scope, Ticket, Verdict,
 };
@@ -76,6 +78,7 @@ struct Child {
     /// Its place in the process.
     place: Option<OwnedSemaphorePermit>,
     deadline: Option<Owned>,
+    since: Instant,
     /// What its next start waits for: directories, a pause.
     waiting: Option<Owned>,
     /// Its burial: the last of it is confirmed gone, or the writer closes what it left.
@@ -132,6 +135,64 @@ impl Children {
         self.queue.len()
     }
 
+    /// How many have a place.
+    pub(crate) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Says where the children stand, and asks the live ones.
+    pub(crate) fn look(&self, look: &Look) {
+        let now = Instant::now();
+        for child in self.list.values().filter(|child| look.means(child.seed.tree.id)) {
+            if look.is_over() {
+                return;
+            }
+            look.saw(Seen::Child(Box::new(SessionView {
+                tree: child.seed.tree.id,
+                path: child.seed.path.clone(),
+                capsule: child.seed.prepared.capsule.name().to_owned(),
+                state: child.delegation.standing(),
+                attempt: child.delegation.attempt(),
+                age_ms: millis(now - child.since),
+                left_ms: millis(child.seed.deadline.saturating_duration_since(now)),
+                doing: None,
+            })));
+            if let Some(actor) = &child.actor {
+                let _gone = actor.cast(SessionMessage::Look(look.clone()));
+            }
+        }
+    }
+
+    /// The root session of a tree, by its number.
+    pub(crate) fn tree(&self, tree: TreeId) -> Option<u32> {
+        self.list.iter().find(|(_, child)| child.seed.tree.id == tree).map(|(&key, _)| key)
+    }
+
+    /// Stops the session of this delegation, or passes the stop on to it where one below is meant.
+    pub(crate) async fn stop_at(&mut self, key: u32, stop: StopAt) -> VecDeque<Ended> {
+        let Some(child) = self.list.get(&key) else {
+            stop.answer(Stopped::Unknown);
+            return VecDeque::new();
+        };
+        if child.seed.path != stop.path {
+            match &child.actor {
+                // Where it is gone the message is dropped, and the reply with it.
+                Some(actor) => drop(actor.cast(SessionMessage::StopAt(stop))),
+                None => stop.answer(Stopped::Unknown),
+            }
+            return VecDeque::new();
+        }
+        if let Some(status) = child.delegation.ending() {
+            stop.answer(Stopped::Ended(status));
+            return VecDeque::new();
+        }
+        let times = StopTimes::within(Instant::now(), stop.grace, child.seed.depth_left.saturating_add(1));
+        let (scribe, strand) = self.own_scribe(key);
+        scribe.say(strand, Kind::StopRequested { reason: StopCause::Asked.text().to_owned() });
+        stop.answer(Stopped::Told);
+        self.stop(key, StopCause::Asked, times).await
+    }
+
     /// Whether another child would have to wait.
     pub(crate) fn is_full(&self) -> bool {
         self.live >= self.width
@@ -186,6 +247,7 @@ impl Children {
             chance,
             place,
             deadline: Some(deadline),
+            since: Instant::now(),
             waiting: None,
             burial: None,
             giving_up: None,

@@ -7,11 +7,14 @@ use tokio::sync::Semaphore;
 
 use crate::agent::Agent;
 use crate::capsule::Capsule;
-#[cfg(feature = "guest")]
+#[cfg(any(feature = "guest", feature = "harness"))]
 use crate::capsule::Grants;
+use crate::control::Histogram;
 use crate::env::Env;
 #[cfg(feature = "guest")]
 use crate::guest::{AgentComponent, EngineError, GuestConfig, Guests, ToolComponent};
+#[cfg(feature = "harness")]
+use crate::harness::{Program, Warden, WardenConfig, WardenError, run::CommandSpec};
 use crate::ids::TreeId;
 use crate::journal::{AgentKind, Journal};
 use crate::limits::Limits;
@@ -23,11 +26,19 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Places for live sessions in the process.
     pub(crate) places: Arc<Semaphore>,
+    /// How long the gate takes to decide.
+    pub(crate) gate_took: Histogram,
     /// The environment variables a capsule can be granted.
     pub(crate) variables: BTreeMap<String, String>,
     /// Where compiled components are kept, where that was said.
     #[cfg(feature = "guest")]
     pub(crate) cache: Option<Option<std::path::PathBuf>>,
+    /// Where the warden's program is.
+    #[cfg(feature = "harness")]
+    pub(crate) program: Program,
+    /// The one warden, started when the first program is.
+    #[cfg(feature = "harness")]
+    pub(crate) warden: tokio::sync::OnceCell<Warden>,
     /// The one engine, made when the first guest is.
     #[cfg(feature = "guest")]
     pub(crate) engine: tokio::sync::OnceCell<Guests>,
@@ -41,10 +52,17 @@ impl std::fmt::Debug for Shared {
 
 impl Shared {
     /// The variables these grants name, where they are set.
-    #[cfg(feature = "guest")]
+    #[cfg(any(feature = "guest", feature = "harness"))]
     pub(crate) fn variables(&self, grants: &Grants) -> Vec<(String, String)> {
         let granted = grants.env.iter().filter_map(|name| self.variables.get_key_value(name));
         granted.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// The warden.
+    #[cfg(feature = "harness")]
+    pub(crate) async fn warden(&self) -> Result<&Warden, WardenError> {
+        let config = || WardenConfig { program: self.program.clone(), ..WardenConfig::default() };
+        self.warden.get_or_try_init(|| Warden::start(config())).await
     }
 
     /// The engine.
@@ -85,6 +103,11 @@ impl Prepared {
     pub(crate) fn changes_world(&self) -> bool {
         self.capsule.grants().change_the_world()
     }
+
+    /// Whether the agent can change the world between two calls: by its grants, or because it is a program.
+    pub(crate) fn is_free(&self) -> bool {
+        self.changes_world() || self.agent.kind() == AgentKind::Command
+    }
 }
 
 /// What thinks in a session.
@@ -94,6 +117,9 @@ pub(crate) enum Thinker {
     /// A component.
     #[cfg(feature = "guest")]
     Guest(AgentComponent),
+    /// A program.
+    #[cfg(feature = "harness")]
+    Command(Warden, CommandSpec),
 }
 
 impl Thinker {
@@ -102,6 +128,8 @@ impl Thinker {
             Self::Native(_) => AgentKind::Native,
             #[cfg(feature = "guest")]
             Self::Guest(_) => AgentKind::Guest,
+            #[cfg(feature = "harness")]
+            Self::Command(..) => AgentKind::Command,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Runs what thinks in a session, as a task the session owns, and says how it ended.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use ractor::ActorRef;
@@ -13,7 +14,7 @@ use super::session::SessionSeed;
 use crate::agent::{Call, Credit, Port, Session, Task};
 use crate::fault::Action;
 use crate::journal::Ticket;
-use crate::supervision::ExitClass;
+use crate::supervision::{ExitClass, StopTimes};
 
 /// Sends an agent's calls to its session.
 struct SessionPort(ActorRef<SessionMessage>);
@@ -48,19 +49,44 @@ pub(super) fn handle(seed: &SessionSeed, session: ActorRef<SessionMessage>) -> S
     Session::new(port, seed.path.clone(), seed.shared.limits.credit)
 }
 
+/// The agent of a session at work. Dropped, it is ended: at its next await, or, where it is a program, by force.
+#[derive(Debug)]
+pub(super) enum Mind {
+    /// A task, aborted with its owner.
+    Task(#[expect(dead_code, reason = "held for its drop")] Owned),
+    /// A program, told to stop. Its task goes on until nothing of it is left.
+    #[cfg(feature = "harness")]
+    Program(super::commands::Stopper),
+}
+
+impl Mind {
+    /// Stops it within `times`: what cannot be told to stop is ended at once. It says farewell when it is gone.
+    pub(super) fn stop(self, times: StopTimes) -> Option<Self> {
+        let _times = times;
+        match self {
+            Self::Task(_) => None,
+            #[cfg(feature = "harness")]
+            Self::Program(stopper) => {
+                stopper.stop(times);
+                Some(Self::Program(stopper))
+            }
+        }
+    }
+}
+
 /// Starts the agent of a session, once `barrier` is committed. `fault`: what strikes it as it begins.
 pub(super) fn start(
     seed: &SessionSeed,
     session: ActorRef<SessionMessage>,
     barrier: Option<Ticket>,
     fault: Option<Action>,
-) -> Owned {
+) -> Mind {
     let handle = handle(seed, session.clone());
     let pulse = seed.pulse.clone();
-    let thought = think(seed, handle, fault);
     // Made here, not in the task: one that is aborted before it first runs says farewell too.
     let farewell = Farewell { session, outcome: None };
-    Owned::spawn(async move {
+    let (thought, stopper) = think(seed, handle, fault);
+    let task = async move {
         // Dropped in reverse: the agent, then the pulse, then the farewell.
         let mut farewell = farewell;
         let _pulse = pulse;
@@ -72,22 +98,46 @@ pub(super) fn start(
         }
         let outcome = contained(thought).await;
         farewell.outcome = Some(outcome.unwrap_or_else(|panic| Outcome::broken(ExitClass::Panic, Some(panic), false)));
-    })
+    };
+    match stopper {
+        None => Mind::Task(Owned::spawn(task)),
+        #[cfg(feature = "harness")]
+        Some(stopper) => {
+            Owned::spawn(task).leave();
+            Mind::Program(stopper)
+        }
+    }
 }
 
-fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> impl Future<Output = Outcome> + Send + 'static {
+type Thought = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+#[cfg(feature = "harness")]
+type Stopper = super::commands::Stopper;
+/// Without programs nothing needs to be told to stop.
+#[cfg(not(feature = "harness"))]
+type Stopper = std::convert::Infallible;
+
+fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought, Option<Stopper>) {
     let prepared = seed.prepared.clone();
     let task = Task { text: seed.task.to_string() };
+    #[cfg(feature = "harness")]
+    if let Thinker::Command(warden, spec) = &prepared.agent {
+        let (stopper, stop) = Stopper::new();
+        let stopped = stop.clone();
+        let run = super::commands::run(seed, warden.clone(), spec.clone(), handle, task, stop);
+        let thought = async move {
+            match struck(fault, until_stopped(stopped)).await {
+                Some(outcome) => outcome,
+                None => run.await,
+            }
+        };
+        return (Box::pin(thought), Some(stopper));
+    }
     #[cfg(feature = "guest")]
     let confinement = super::guests::confinement(seed);
-    async move {
-        match fault {
-            Some(Action::Delay(after)) => tokio::time::sleep(after).await,
-            Some(Action::Hang) => std::future::pending().await,
-            Some(action @ Action::Panic) => injected_panic(&action),
-            Some(action @ Action::Trap) => return broken(ExitClass::Trap, &action),
-            Some(action @ Action::Error(_)) => return broken(ExitClass::Retryable, &action),
-            _ => {}
+    let thought = async move {
+        if let Some(outcome) = struck(fault, std::future::pending()).await {
+            return outcome;
         }
         match &prepared.agent {
             Thinker::Native(agent) => {
@@ -96,10 +146,37 @@ fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> impl Fut
             }
             #[cfg(feature = "guest")]
             Thinker::Guest(component) => super::guests::run(component, handle, task, confinement).await,
+            #[cfg(feature = "harness")]
+            Thinker::Command(..) => unreachable!("dealt with above"),
         }
-    }
+    };
+    (Box::pin(thought), None)
 }
 
-fn broken(class: ExitClass, action: &Action) -> Outcome {
-    Outcome::broken(class, Some(action.message().to_owned()), false)
+/// Waits until a program is told to stop: one that has not begun yet has nothing else to hear it.
+#[cfg(feature = "harness")]
+async fn until_stopped(mut stop: tokio::sync::watch::Receiver<Option<crate::harness::run::StopOrder>>) {
+    let _told = stop.wait_for(Option::is_some).await;
+}
+
+/// What a fault makes of an agent that is about to begin, if anything.
+async fn struck(fault: Option<Action>, stopped: impl Future<Output = ()>) -> Option<Outcome> {
+    let (class, action) = match fault {
+        Some(action @ Action::Panic) => injected_panic(&action),
+        Some(Action::Delay(after)) => {
+            tokio::select! {
+                biased;
+                () = stopped => return Some(Outcome::stopped("it was stopped")),
+                () = tokio::time::sleep(after) => return None,
+            }
+        }
+        Some(Action::Hang) => {
+            stopped.await;
+            return Some(Outcome::stopped("it was stopped"));
+        }
+        Some(action @ Action::Trap) => (ExitClass::Trap, action),
+        Some(action @ Action::Error(_)) => (ExitClass::Retryable, action),
+        _ => return None,
+    };
+    Some(Outcome::broken(class, Some(action.message().to_owned()), false))
 }

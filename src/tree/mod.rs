@@ -7,6 +7,8 @@
 mod against_model;
 mod calls;
 mod children;
+#[cfg(feature = "harness")]
+mod commands;
 mod context;
 mod delegation;
 mod endings;
@@ -14,6 +16,7 @@ mod endings;
 mod guests;
 mod joins;
 mod life;
+mod look;
 mod message;
 mod mind;
 #[cfg(test)]
@@ -21,6 +24,7 @@ mod model;
 mod money;
 pub(crate) mod owned;
 mod prepare;
+pub(crate) mod remote;
 mod report;
 mod root;
 mod runtime;
@@ -31,5 +35,7 @@ mod vigil;
 
 pub(crate) use report::bounded;
 
+pub use look::{Doing, SessionView, Sessions, Standing};
 pub use prepare::PrepareError;
+pub use remote::Stopped;
 pub use runtime::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};

@@ -12,6 +12,7 @@ use super::context::Shared;
 use super::delegation::StopCause;
 use super::message::{ChildMessage, Delegator, RootMessage, SessionMessage};
 use super::owned::Owned;
+use super::remote::Stopped;
 use super::scribe::Scribe;
 use crate::agent::Completion;
 use crate::capsule::Exhausted;
@@ -113,6 +114,17 @@ impl Actor for Root {
                 VecDeque::new()
             }
             RootMessage::Child(message) => state.child(message).await,
+            RootMessage::Look(look) => {
+                state.children.look(&look);
+                VecDeque::new()
+            }
+            RootMessage::StopAt(stop) => match state.children.tree(stop.tree) {
+                Some(key) => state.children.stop_at(key, stop).await,
+                None => {
+                    stop.answer(Stopped::Unknown);
+                    VecDeque::new()
+                }
+            },
         };
         state.ended(ended, &me);
         if state.closed && state.children.open() == 0 && state.telling.is_empty() {

@@ -13,13 +13,18 @@ use tokio::time::Instant;
 use super::children::ChildSeed;
 use super::context::{Shared, TreeContext};
 use super::delegation::StopCause;
+use super::look::Sessions;
 use super::message::RootMessage;
 use super::prepare::{PrepareError, prepare};
+use super::remote::{Remote, Stopped};
 use super::root::{Root, Submit};
 use crate::agent::{Completion, Refusal};
 use crate::capsule::{self, Account, Budget, Team};
+use crate::control::{Control, Histogram, Listen, PlaceError};
 use crate::env::Env;
 use crate::fault::Plan;
+#[cfg(feature = "harness")]
+use crate::harness::Program;
 use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
 use crate::journal::recover::{Recovered, recover};
 use crate::journal::{
@@ -50,6 +55,9 @@ pub struct Builder {
     plan: Option<Plan>,
     variables: BTreeMap<String, String>,
     cache: Option<Option<PathBuf>>,
+    #[cfg(feature = "harness")]
+    program: Program,
+    listen: Listen,
 }
 
 /// Why a runtime did not start.
@@ -184,6 +192,22 @@ impl Builder {
         self
     }
 
+    /// Where the program is that can be started as the warden: one whose `main` begins with
+    /// [`warden_main_if_asked`](crate::harness::warden_main_if_asked). Default: this one.
+    #[cfg(feature = "harness")]
+    pub fn warden(mut self, program: Program) -> Self {
+        self.program = program;
+        self
+    }
+
+    /// Listens on a local socket, so that `treeward ps`, `stop` and `tree --watch` reach this process. Default: nowhere,
+    /// and never in a simulation. Where the socket cannot be made the runtime runs without: see
+    /// [`Runtime::control_problem`].
+    pub fn control(mut self, listen: Listen) -> Self {
+        self.listen = listen;
+        self
+    }
+
     /// Starts the runtime on the caller's tokio. Trees that an earlier process left open in the journal are closed first.
     ///
     /// # Errors
@@ -193,6 +217,7 @@ impl Builder {
             true => Env::simulated(self.seed.unwrap_or(0), self.plan),
             false => Env::real(self.seed, self.plan),
         };
+        let env = if self.place == Place::Memory { env } else { env.with_ids_of_its_own() };
         let sizes = Sizes::from(&self.limits);
         let (store, recovered) = self.place.open(&env, sizes).await?;
         let options = Options { sizes, ..Options::default() };
@@ -204,7 +229,12 @@ impl Builder {
             journal,
             env,
             places,
+            gate_took: Histogram::default(),
             variables: self.variables,
+            #[cfg(feature = "harness")]
+            program: self.program,
+            #[cfg(feature = "harness")]
+            warden: tokio::sync::OnceCell::new(),
             #[cfg(feature = "guest")]
             cache: self.cache,
             #[cfg(feature = "guest")]
@@ -213,7 +243,13 @@ impl Builder {
         });
         let (root, joined) = Root::spawn(None, Root, shared.clone()).await.map_err(actor)?;
         shared.journal.cell().link(root.get_cell());
-        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered })
+        // In a simulation nobody outside has a say.
+        let listen = if shared.env.is_simulated() { Listen::Nowhere } else { self.listen };
+        let (control, control_problem) = match Control::listen(&listen, Remote::new(root.clone(), shared.clone())) {
+            Ok(control) => (control, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered, control, control_problem })
     }
 }
 
@@ -252,6 +288,8 @@ pub struct Runtime {
     shared: Arc<Shared>,
     trees: AtomicU32,
     recovered: Vec<Recovered>,
+    control: Option<Control>,
+    control_problem: Option<PlaceError>,
 }
 
 impl Runtime {
@@ -265,6 +303,9 @@ impl Runtime {
             plan: None,
             variables: BTreeMap::new(),
             cache: None,
+            #[cfg(feature = "harness")]
+            program: Program::default(),
+            listen: Listen::Nowhere,
         }
     }
 
@@ -286,6 +327,28 @@ impl Runtime {
     /// How many more sessions may be live.
     pub fn free_places(&self) -> usize {
         self.shared.places.available_permits()
+    }
+
+    /// Compiles and checks every component of `team`, as [`submit`](Self::submit) does, and runs none of it but what
+    /// its tools answer when asked what they offer.
+    pub async fn prepare(&self, team: &Team) -> Result<(), PrepareError> {
+        prepare(&self.shared, team).await.map(drop)
+    }
+
+    /// Why nobody outside can reach it, where it was to listen.
+    pub fn control_problem(&self) -> Option<&PlaceError> {
+        self.control_problem.as_ref()
+    }
+
+    /// The sessions that live now, of every tree or of one, as far as they answer within `within`.
+    pub async fn sessions(&self, tree: Option<TreeId>, within: Duration) -> Sessions {
+        Remote::new(self.root.clone(), self.shared.clone()).sessions(tree, within).await
+    }
+
+    /// Stops one session with everything below it, within `grace`: whoever delegated to it hears `terminated`. Returns
+    /// when it was told, after `within` at the latest.
+    pub async fn stop_session(&self, tree: TreeId, path: SessionPath, grace: Duration, within: Duration) -> Stopped {
+        Remote::new(self.root.clone(), self.shared.clone()).stop(tree, path, grace, within).await
     }
 
     /// Starts a tree. When this returns its start is appended; nobody outside need know before it is committed.
@@ -319,7 +382,7 @@ impl Runtime {
             session: Some(SessionId::new(chance.uuid())),
             delegation: None,
             task: Some(TaskId::new(chance.uuid())),
-                run: None,
+            run: None,
         };
         let own = deadline.or(root.limits().deadline).unwrap_or(limits.deadline);
         let own = budget.wall.map_or(own, |wall| own.min(wall));
@@ -341,7 +404,8 @@ impl Runtime {
             lent,
             deadline: Instant::now() + own,
             account: Account::root(&budget),
-            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.depth)),
+            // What nobody says is `limits.depth`; what is said holds up to `limits.deepest`.
+            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.deepest)),
             ids,
         };
         let (done, ending) = oneshot::channel();
@@ -372,6 +436,13 @@ impl Runtime {
         let (done, finished) = oneshot::channel();
         if self.root.cast(RootMessage::StopAll { times, done }).is_ok() {
             let _root_died = finished.await;
+        }
+        #[cfg(feature = "harness")]
+        if let Some(warden) = self.shared.warden.get() {
+            warden.clone().stop().await;
+        }
+        if let Some(control) = self.control {
+            control.close().await;
         }
         let journal = self.shared.journal.finish().await;
         self.root.stop(None);

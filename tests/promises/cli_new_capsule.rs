@@ -25,3 +25,12 @@ fn it_overwrites_nothing() {
     assert_eq!(std::fs::read(place.path("script/capsule.toml")).expect("the manifest"), before);
     place.treeward(&["new", "No Name"]).ended(2).says("is not a name");
 }
+
+#[test]
+fn a_component_that_is_none_is_found_by_check_and_by_run() {
+    let place = Place::new();
+    std::fs::write(place.path("script/script.wasm"), b"\0asm truncated").expect("a file");
+    for command in ["check", "run"] {
+        place.treeward(&[command, "script"]).ended(2).says("error: ").says("script.wasm");
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use treeward::driver::Event;
 use treeward::harness::SpawnError;
-use treeward::harness::fake::{Fate, FakeDriver, FakeLauncher, Script};
+use treeward::harness::fake::{FakeDriver, FakeLauncher, Fate, Script};
 use treeward::harness::run::Graces;
 use treeward::journal::Kind;
 use treeward::supervision::ExitClass;
@@ -46,9 +46,15 @@ async fn row_6_a_stop_ends_it_in_each_phase() {
         let ended = run.stop(at, 10 * SECOND, 20 * SECOND).with(options, fate).await;
         assert!(ended.took <= 12 * SECOND, "{options:?}: {:?}", ended.took);
         let signals: Vec<String> = ended.signals().into_iter().map(|(signal, _)| signal).collect();
-        assert!(signals.is_empty() || signals.last().unwrap() == kills || kills == "SIGTERM", "{options:?}: {signals:?}");
+        assert!(
+            signals.is_empty() || signals.last().unwrap() == kills || kills == "SIGTERM",
+            "{options:?}: {signals:?}"
+        );
         let class = ended.report.class;
-        assert!(matches!(class, ExitClass::Canceled | ExitClass::KilledByUs | ExitClass::Done), "{options:?}: {class:?}");
+        assert!(
+            matches!(class, ExitClass::Canceled | ExitClass::KilledByUs | ExitClass::Done),
+            "{options:?}: {class:?}"
+        );
         assert_eq!(ended.records().last(), Some(&"harness_gone"));
     }
 }
@@ -56,10 +62,8 @@ async fn row_6_a_stop_ends_it_in_each_phase() {
 #[tokio::test(start_paused = true)]
 async fn row_6_a_stop_before_the_start_starts_nothing() {
     let launcher = FakeLauncher::new(Script::default());
-    let mut run = Run::command();
-    run.stops.push((Duration::ZERO, SECOND, SECOND));
-    let slow = launcher.with(Fate { slow_spawn: SECOND, ..Fate::default() });
-    let ended = run.on(&slow).await;
+    let ended = Run::command().stop(Duration::ZERO, SECOND, SECOND).on(&launcher).await;
+    assert_eq!((launcher.most(), ended.report.spawned, ended.seen.len()), (0, false, 0));
     assert_eq!(ended.report.class, ExitClass::Canceled);
 }
 
@@ -96,7 +100,8 @@ async fn a_second_stop_inside_the_grace_tightens() {
 
 #[tokio::test(start_paused = true)]
 async fn row_16_gone_is_told_when_it_is_gone_and_not_before() {
-    let slow = Run::command().stop(SECOND, 60 * SECOND, 90 * SECOND).of(&["--plain", "--slow-death", "3s", "--hang"]).await;
+    let slow =
+        Run::command().stop(SECOND, 60 * SECOND, 90 * SECOND).of(&["--plain", "--slow-death", "3s", "--hang"]).await;
     assert!(slow.took >= 4 * SECOND && slow.took < 5 * SECOND, "{:?}", slow.took);
     let fate = Fate { slow_burial: 30 * SECOND, ..Fate::default() };
     let buried = Run::command().stop(SECOND, 2 * SECOND, 3 * SECOND).with(&["--plain", "--hang"], fate).await;

@@ -8,8 +8,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use treeward::driver::{Driver, Event, Request};
 use treeward::harness::ProcessLimits;
-use treeward::harness::fake::{Fate, FakeDriver, FakeLauncher, Script};
-use treeward::harness::run::{Graces, Launch, Launcher, Parts, Recorder, Recording, Report, Sink, Sinking, StopOrder, run};
+use treeward::harness::fake::{FakeDriver, FakeLauncher, Fate, Script};
+use treeward::harness::run::{
+    Graces, Launch, Launcher, Parts, Recorder, Recording, Report, Sink, Sinking, StopOrder, run,
+};
 use treeward::ids::RunId;
 use treeward::journal::Kind;
 use treeward::supervision::StopTimes;
@@ -73,19 +75,18 @@ impl Ended {
         kinds.iter().map(|kind| kind.name()).filter(|name| name.starts_with("harness_")).collect()
     }
 
-    fn kinds(&self) -> Vec<&Kind> {
-        let record = |(_, seen): &'_ (Instant, Seen)| matches!(seen, Seen::Record(_));
-        let kind = |(_, seen)| match seen {
-            Seen::Record(kind) => kind,
-            _ => unreachable!("filtered"),
+    fn kinds(&self) -> Vec<Kind> {
+        let kind = |(_, seen): &'_ (Instant, Seen)| match seen {
+            Seen::Record(kind) => Some(kind.clone()),
+            Seen::Event(_) | Seen::Progress => None,
         };
-        self.seen.iter().filter(|seen| record(seen)).map(|(at, seen)| (at, seen)).map(kind).collect()
+        self.seen.iter().filter_map(kind).collect()
     }
 
     /// The keys of its notes.
     pub fn notes(&self) -> Vec<String> {
         let kinds = self.kinds();
-        let key = |kind: &&Kind| match kind {
+        let key = |kind: &Kind| match kind {
             Kind::Note { key, .. } => Some(key.trim_start_matches("harness.").to_owned()),
             _ => None,
         };
@@ -186,14 +187,19 @@ impl Run {
         let witness = Arc::new(Witness { to, slow: self.slow });
         let start = Instant::now();
         let (order, stop) = watch::channel(None);
+        let say = move |kill, done| {
+            let times = StopTimes::new(start + kill, start + done, 0).expect("times in order");
+            order.send_modify(|order: &mut Option<StopOrder>| {
+                let times = order.map_or(times, |earlier| earlier.times.tighten(times));
+                *order = Some(StopOrder { times });
+            });
+        };
+        let (before, during): (Vec<_>, Vec<_>) = self.stops.into_iter().partition(|(at, ..)| at.is_zero());
+        before.into_iter().for_each(|(_, kill, done)| say(kill, done));
         let mut stopping: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            for (at, kill, done) in self.stops {
+            for (at, kill, done) in during {
                 tokio::time::sleep_until(start + at).await;
-                let times = StopTimes::new(start + kill, start + done, 0).expect("times in order");
-                order.send_modify(|order| {
-                    let times = order.map_or(times, |earlier: StopOrder| earlier.times.tighten(times));
-                    *order = Some(StopOrder { times });
-                });
+                say(kill, done);
             }
             // Kept, so that nobody takes it for the end of whoever could stop.
             std::future::pending::<()>().await;

@@ -84,7 +84,8 @@ fn its_first_screen_is_what_the_command_says() {
 fn its_program_is_the_one_the_library_tests() {
     let program = blocks(README, "```rust\n").next().expect("a program");
     let from = program.find("    let leaf").expect("where it begins");
-    let tested: Vec<&str> = include_str!("../../src/lib.rs").lines().map(|l| l.trim_start_matches("//!").trim()).collect();
+    let tested: Vec<&str> =
+        include_str!("../../src/lib.rs").lines().map(|l| l.trim_start_matches("//!").trim()).collect();
     let mut rest = tested.as_slice();
     for line in program[from..].lines().map(str::trim).filter(|line| !matches!(*line, "" | "Ok(())" | "}")) {
         let at = rest.iter().position(|tested| *tested == line);
@@ -122,11 +123,8 @@ fn the_exit_codes_are_the_binarys() {
         .filter(|word| word.parse::<u8>().is_ok())
         .collect();
     assert!(codes.len() > 5, "{codes:?}");
-    let rows: Vec<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
-        .map(|(code, _)| code)
-        .collect();
+    let rows: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(code, _)| code).collect();
     assert_eq!(rows, codes, "docs/exit-codes.md");
 }
 

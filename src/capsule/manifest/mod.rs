@@ -262,7 +262,9 @@ fn command_line(run: &Section<'_, '_>, entry: Entry<'_>) -> Result<Vec<String>> 
         return Err(run.refuse(&entry, format!("at most {most} words and {longest} bytes; put long texts into files")));
     }
     if argv.first().is_none_or(String::is_empty) || argv.iter().any(|word| word.contains('\0')) {
-        return Err(run.refuse(&entry, "must name a program, and hold no NUL; write `command = [\"python3\", \"agent.py\"]`"));
+        return Err(
+            run.refuse(&entry, "must name a program, and hold no NUL; write `command = [\"python3\", \"agent.py\"]`")
+        );
     }
     Ok(argv)
 }

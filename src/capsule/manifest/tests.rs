@@ -72,7 +72,7 @@ fn every_key_is_read() {
     let manifest = parse(FULL).unwrap();
     let Terms { name, version, description, grants, budget, limits, restart } = &manifest.terms;
     assert_eq!((name.as_str(), version.as_str(), description.as_str()), ("reviewer", "0.2.0", "Reviews a change."));
-    assert_eq!(manifest.guest, Path::new("bin/reviewer.wasm"));
+    assert!(matches!(&manifest.run, RunEntry::Guest(file) if file == Path::new("bin/reviewer.wasm")));
     assert_eq!(grants.network.first().unwrap().to_string(), "https://api.example.com");
     assert_eq!((grants.read.len(), grants.write.len(), grants.env.len(), grants.delegate.len()), (1, 1, 1, 2));
     assert!(!manifest.tools["grep"].changes_world);

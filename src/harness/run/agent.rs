@@ -124,7 +124,8 @@ pub async fn agent<L: Launcher>(launcher: &L, parts: AgentParts) -> Report {
     environment(&mut env, &spec, &place, &lent);
     env.insert(SOCKET.to_owned(), server.path().display().to_string());
     env.insert(TOKEN.to_owned(), token);
-    let launch = Launch { plan, env: env.into_iter().collect(), cwd: spec.command.directory.clone(), limits: spec.limits };
+    let launch =
+        Launch { plan, env: env.into_iter().collect(), cwd: spec.command.directory.clone(), limits: spec.limits };
     let report = run(Parts {
         launcher,
         driver: Box::new(driver),

@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn what_is_not_utf8_is_replaced_and_counted() {
-        for (bytes, replaced) in [(b"\xff".as_slice(), 1), (b"\xc3\x28", 1), (b"\xed\xa0\x80", 3), ("ü".as_bytes(), 0)] {
+        for (bytes, replaced) in [(b"\xff".as_slice(), 1), (b"\xc3\x28", 1), (b"\xed\xa0\x80", 3), ("ü".as_bytes(), 0)]
+        {
             let all = cut(99, &[bytes, b"\n"]);
             assert!(matches!(&all[0], Piece::Line { replaced: n, .. } if *n == replaced), "{bytes:?}: {all:?}");
         }

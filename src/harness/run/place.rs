@@ -43,7 +43,10 @@ impl RunDirectory {
     /// Writes a private file.
     pub(super) fn write(&self, file: &PrivateFile) -> io::Result<()> {
         if file.name.is_empty() || file.name.contains('/') || matches!(file.name.as_str(), "." | ".." | "s" | "tmp") {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` cannot name a private file", file.name)));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("`{}` cannot name a private file", file.name),
+            ));
         }
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).open(self.path.join(&file.name))?.write_all(&file.contents)

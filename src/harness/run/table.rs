@@ -32,7 +32,8 @@ const QUOTA: Duration = Duration::from_secs(60);
 /// only by force.
 pub fn judge(turns: Vec<Turn>, exit: Exit, force: bool) -> Judgement {
     let two = turns.len() > 1;
-    let odd = (two || matches!(turns.first(), Some(Turn::Ended(_))) && exit != Exit::Code(0)).then(|| oddity(&turns, exit));
+    let odd =
+        (two || matches!(turns.first(), Some(Turn::Ended(_))) && exit != Exit::Code(0)).then(|| oddity(&turns, exit));
     match said(turns) {
         Said::Answer(answer) => Judgement { class: ExitClass::Done, result: Some(Ok(answer)), why: None, odd },
         Said::Failure(failure, message) => failed(failure, message, odd),
@@ -109,15 +110,8 @@ fn signal_name(number: i32) -> String {
 mod tests {
     use super::*;
 
-    const EXITS: [Exit; 7] = [
-        Exit::Code(0),
-        Exit::Code(1),
-        Exit::Code(141),
-        Exit::Signal(9),
-        Exit::ByUs,
-        Exit::StillRunning,
-        Exit::Lost,
-    ];
+    const EXITS: [Exit; 7] =
+        [Exit::Code(0), Exit::Code(1), Exit::Code(141), Exit::Signal(9), Exit::ByUs, Exit::StillRunning, Exit::Lost];
 
     fn ok(answer: &str) -> Turn {
         Turn::Ended(answer.into())
@@ -176,7 +170,10 @@ mod tests {
         let odd = |turns, exit| judge(turns, exit, false).odd.unwrap();
         assert_eq!(odd(vec![ok("a")], Exit::Code(141)), "it said an answer; then: exit code 141");
         assert_eq!(odd(vec![ok("a")], Exit::StillRunning), "it said an answer; then: it ran on and was killed");
-        assert_eq!(odd(vec![ok("a"), err(Failure::Other)], Exit::Code(0)), "it said an answer, then a failure; then: exit code 0");
+        assert_eq!(
+            odd(vec![ok("a"), err(Failure::Other)], Exit::Code(0)),
+            "it said an answer, then a failure; then: exit code 0"
+        );
         assert_eq!(odd(vec![ok("a")], Exit::Signal(11)), "it said an answer; then: SIGSEGV");
     }
 
