@@ -409,10 +409,7 @@ impl Children {
     }
 
     /// Boxed: starting a session is deep down in here, and every handler would keep the room for it.
-    fn settle(
-        &mut self,
-        events: VecDeque<(u32, Event)>,
-    ) -> Pin<Box<dyn Future<Output = VecDeque<Ended>> + Send + '_>> {
+    fn settle(&mut self, events: VecDeque<(u32, Event)>) -> Pin<Box<dyn Future<Output = VecDeque<Ended>> + Send + '_>> {
         Box::pin(self.settled(events))
     }
 
