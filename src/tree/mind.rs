@@ -133,7 +133,7 @@ fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought
         Thinker::Command(warden, spec) => {
             let (stopper, stop) = Stopper::new();
             let stopped = until_stopped(stop.clone());
-            let run = super::commands::run(seed, warden.clone(), spec.clone(), handle, task, stop);
+            let run = super::commands::run(seed, warden.clone(), (**spec).clone(), handle, task, stop);
             return (unless_struck(Box::pin(run), fault, stopped), Some(stopper));
         }
     };
