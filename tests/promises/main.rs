@@ -29,6 +29,7 @@ mod journal_verify;
 mod journal_writer;
 mod readme;
 mod same_seed_same_bodies;
+mod specification;
 mod supervision_contract;
 mod support;
 mod survey;
