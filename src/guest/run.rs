@@ -1,7 +1,7 @@
 //! One run of one guest, from a fresh instance to its exit.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -88,8 +88,7 @@ impl Meter {
     }
 
     /// Runs a guest by the clock, and says now and then that it goes on.
-    async fn over<T>(&self, session: &Session, run: impl Future<Output = T>) -> T {
-        let mut run = pin!(run);
+    async fn over<T>(&self, session: &Session, mut run: Pin<&mut impl Future<Output = T>>) -> T {
         let mut told = Duration::ZERO;
         std::future::poll_fn(|cx| {
             let from = Instant::now();
@@ -135,18 +134,21 @@ where
     if let Err(error) = bound(&mut store, inner.simulated, &meter) {
         return crash(inner, &store, &tail, limit, &error);
     }
-    let work = async {
-        let instance = pre.instantiate_async(&mut store).await?;
-        match fault {
-            None => {}
-            Some(GuestFault::Trap) => {
-                return Err(wasmtime::Error::from(Trap::UnreachableCodeReached).context("fault injected"));
+    let result = {
+        // Pinned here: handed on by value its room would be kept twice in every live session.
+        let work = pin!(async {
+            let instance = pre.instantiate_async(&mut store).await?;
+            match fault {
+                None => {}
+                Some(GuestFault::Trap) => {
+                    return Err(wasmtime::Error::from(Trap::UnreachableCodeReached).context("fault injected"));
+                }
+                Some(GuestFault::Hang) => std::future::pending().await,
             }
-            Some(GuestFault::Hang) => std::future::pending().await,
-        }
-        body(&mut store, instance).await
+            body(&mut store, instance).await
+        });
+        if inner.simulated { paced(work).await } else { meter.over(&session, work).await }
     };
-    let result = if inner.simulated { paced(work).await } else { meter.over(&session, work).await };
     let exit = match result {
         Ok(result) => Exit::Answered(result),
         Err(error) if error.is::<PoolConcurrencyLimitError>() => Exit::Busy(inner.busy()),

@@ -2,6 +2,7 @@
 //! that what has ended is gone. Sessions and the root hold one each.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -407,7 +408,12 @@ impl Children {
         }
     }
 
-    async fn settle(&mut self, mut events: VecDeque<(u32, Event)>) -> VecDeque<Ended> {
+    /// Boxed: starting a session is deep down in here, and every handler would keep the room for it.
+    fn settle(&mut self, events: VecDeque<(u32, Event)>) -> Pin<Box<dyn Future<Output = VecDeque<Ended>> + Send + '_>> {
+        Box::pin(self.settled(events))
+    }
+
+    async fn settled(&mut self, mut events: VecDeque<(u32, Event)>) -> VecDeque<Ended> {
         let mut ended = VecDeque::new();
         loop {
             while let Some((key, event)) = events.pop_front() {
@@ -475,7 +481,7 @@ impl Children {
                     actor.kill();
                 }
             }
-            Effect::ConfirmGone { attempt } => self.confirm_gone(key, attempt),
+            Effect::ConfirmGone { attempt } => events.extend(self.confirm_gone(key, attempt).map(|event| (key, event))),
             Effect::CloseBelow { attempt, class } => self.close_below(key, attempt, class),
             Effect::AttemptEnded { .. } | Effect::Restarted { .. } => drop(self.record(key, &effect)),
             Effect::End { .. } => {
@@ -670,18 +676,20 @@ impl Children {
     }
 
     /// Waits for the last task of the attempt, but not for ever: a native agent that blocks its thread cannot be ended.
-    fn confirm_gone(&mut self, key: u32, attempt: u32) {
+    /// Mostly there is nothing to wait for: the event that follows, where it is at once.
+    fn confirm_gone(&mut self, key: u32, attempt: u32) -> Option<Event> {
         let delegator = self.delegator.clone();
         let patience = self.shared.limits.grace;
         let child = self.child(key);
         child.actor = None;
-        let vigil = child.vigil.clone();
+        let Some(vigil) = child.vigil.clone().filter(|vigil| !vigil.is_gone()) else {
+            return Some(Event::Gone { attempt });
+        };
         child.burial = Some(Owned::spawn(async move {
-            if let Some(vigil) = vigil {
-                let _confirmed = tokio::time::timeout(patience, vigil.gone()).await;
-            }
+            let _confirmed = tokio::time::timeout(patience, vigil.gone()).await;
             delegator.tell(ChildMessage::Happened { key, event: Event::Gone { attempt } });
         }));
+        None
     }
 
     fn close_below(&mut self, key: u32, attempt: u32, class: ExitClass) {

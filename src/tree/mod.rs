@@ -23,6 +23,7 @@ mod mind;
 mod model;
 mod money;
 pub(crate) mod owned;
+mod parts;
 mod prepare;
 pub(crate) mod remote;
 mod report;
