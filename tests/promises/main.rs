@@ -32,6 +32,7 @@ mod journal_writer;
 mod killed_at_any_moment;
 mod readme;
 mod same_seed_same_bodies;
+mod specification;
 mod supervision_contract;
 mod support;
 mod survey_agrees;
