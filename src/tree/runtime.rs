@@ -31,7 +31,7 @@ use crate::journal::{
     AppendError, Entry, Ids, Journal, Kind, LentDirectory, MemoryStore, Options, SCHEMA, Sizes, Store, StoreError, Text,
 };
 use crate::lending::{Directory, OpenError};
-use crate::limits::Limits;
+use crate::limits::{Limits, LimitsError};
 use crate::supervision::StopTimes;
 
 /// Where the journal is kept.
@@ -66,6 +66,9 @@ pub enum StartError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The limits make no sense.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
     /// An actor did not start.
     #[error("starting: {0}")]
     Actor(String),
@@ -211,8 +214,9 @@ impl Builder {
     /// Starts the runtime on the caller's tokio. Trees that an earlier process left open in the journal are closed first.
     ///
     /// # Errors
-    /// When the journal cannot be opened for writing; nothing is running then.
+    /// When the journal cannot be opened for writing, or the limits make no sense; nothing is running then.
     pub async fn start(self) -> Result<Runtime, StartError> {
+        self.limits.check()?;
         let env = match self.simulated {
             true => Env::simulated(self.seed.unwrap_or(0), self.plan),
             false => Env::real(self.seed, self.plan),
