@@ -10,6 +10,7 @@ mod out;
 mod place;
 mod records;
 mod run;
+mod soak;
 mod source;
 mod trace;
 mod tree;
@@ -51,6 +52,7 @@ enum Command {
     Check(check::Args),
     Faults(faults::Args),
     New(new::Args),
+    Soak(soak::Args),
 }
 
 /// Does what the command line says.
@@ -65,6 +67,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Faults(args) => faults::run(args),
         Command::New(args) => new::run(args),
+        Command::Soak(args) => soak::run(args),
     };
     match outcome {
         Ok(exit) => exit.into(),
