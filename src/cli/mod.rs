@@ -1,9 +1,13 @@
 //! The command line: one file per command, over the library's public interface.
 
+#[cfg(feature = "harness")]
+mod call;
 mod check;
 mod diff;
 mod exit;
 mod failure;
+#[cfg(feature = "harness")]
+mod fake;
 mod faults;
 mod new;
 mod out;
@@ -52,6 +56,10 @@ enum Command {
     Check(check::Args),
     Faults(faults::Args),
     New(new::Args),
+    #[cfg(feature = "harness")]
+    Call(call::Args),
+    #[cfg(feature = "harness")]
+    Fake(fake::Args),
     Soak(soak::Args),
 }
 
@@ -67,6 +75,10 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Faults(args) => faults::run(args),
         Command::New(args) => new::run(args),
+        #[cfg(feature = "harness")]
+        Command::Call(args) => call::run(args),
+        #[cfg(feature = "harness")]
+        Command::Fake(args) => fake::run(args),
         Command::Soak(args) => soak::run(args),
     };
     match outcome {

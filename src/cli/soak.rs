@@ -147,13 +147,7 @@ async fn soak(size: Size, seed: Option<u64>, directory: &Path) -> Result<Report,
 
     let first = Size { short_trees: FIRST_ROUND.min(size.short_trees), long_trees: 1 };
     soak.round(first, || ()).await?;
-    // What the first round leaves behind for good is the base; what it only leaves for a moment is waited for.
-    settle(
-        Held { memory: u64::MAX / 2, descriptors: u64::MAX / 2, threads: 0, tasks: 0, places: 0, files: 64 },
-        &held,
-        SETTLE / 5,
-    )
-    .await;
+    quiet(&held).await;
     let base = held();
     let mut peak = base;
     soak.round(size, || peak = peak.most(held())).await?;
@@ -170,6 +164,22 @@ async fn soak(size: Size, seed: Option<u64>, directory: &Path) -> Result<Report,
         report.wrong(format!("the journal failed: {error}"));
     }
     Ok(report)
+}
+
+/// Waits until what is held stays the same, for a while: what a round leaves behind for good is the base.
+async fn quiet(held: &impl Fn() -> Held) {
+    let still = |held: Held| Held { memory: 0, ..held };
+    let (mut last, mut same) = (held(), 0);
+    for _ in 0..SETTLE.as_millis() / 100 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = held();
+        // Longer than an idle thread is kept.
+        same = if still(now) == still(last) { same + 1 } else { 0 };
+        if same == 15 {
+            return;
+        }
+        last = now;
+    }
 }
 
 /// Waits until what is held is back at `base`, for a while.

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use treeward::agent::{Session, Task};
 use treeward::capsule::{LoadError, Team};
 use treeward::fault::{Plan, Rule};
+use treeward::supervision::{Rerun, RestartSpec, RestartType};
 use treeward::{Capsule, Submission};
 
 /// Sessions of one short tree.
@@ -26,6 +27,8 @@ guest = "guest.wasm"
 memory = "2MiB"
 stall = "1s"
 deadline = "10s"
+[restart]
+rerun = "yes"
 "#;
 
 /// What strikes, all of it by chance and at the short trees alone: each a way for something to be left behind.
@@ -69,7 +72,10 @@ pub fn short(guest: &Path) -> Result<Team, LoadError> {
         session.emit(format!("{} of it", task.text)).await.map_err(|gone| gone.to_string())?;
         Ok(task.text)
     });
-    let quick = quick.stall(stall).deadline(deadline);
+    let pauses = (Duration::from_millis(20), Duration::from_secs(1));
+    let again = RestartSpec::new(RestartType::Transient, 3, Duration::from_secs(60), pauses, Rerun::Yes);
+    let again = again.expect("rules that make sense");
+    let quick = quick.stall(stall).deadline(deadline).restart(again);
     let nest = Capsule::native("nest", |session: Session, task: Task| async move {
         let child = session.delegate_to("quick", task.text).await.map_err(|error| error.to_string())?;
         let completion = child.wait().await.map_err(|error| error.to_string())?;
