@@ -18,6 +18,7 @@ mod place;
 mod ps;
 mod records;
 mod run;
+mod soak;
 mod source;
 mod stop;
 mod trace;
@@ -70,6 +71,7 @@ enum Command {
     Call(call::Args),
     #[cfg(feature = "harness")]
     Fake(fake::Args),
+    Soak(soak::Args),
 }
 
 /// Does what the command line says.
@@ -92,6 +94,7 @@ pub fn run() -> ExitCode {
         Command::Call(args) => call::run(args),
         #[cfg(feature = "harness")]
         Command::Fake(args) => fake::run(args),
+        Command::Soak(args) => soak::run(args),
     };
     match outcome {
         Ok(exit) => exit.into(),
