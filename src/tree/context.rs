@@ -119,7 +119,7 @@ pub(crate) enum Thinker {
     Guest(AgentComponent),
     /// A program.
     #[cfg(feature = "harness")]
-    Command(Warden, CommandSpec),
+    Command(Warden, Box<CommandSpec>),
 }
 
 impl Thinker {

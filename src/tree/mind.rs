@@ -124,7 +124,7 @@ fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought
     if let Thinker::Command(warden, spec) = &prepared.agent {
         let (stopper, stop) = Stopper::new();
         let stopped = stop.clone();
-        let run = super::commands::run(seed, warden.clone(), spec.clone(), handle, task, stop);
+        let run = super::commands::run(seed, warden.clone(), (**spec).clone(), handle, task, stop);
         let thought = async move {
             match struck(fault, until_stopped(stopped)).await {
                 Some(outcome) => outcome,

@@ -80,13 +80,14 @@ async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, Prepar
 #[cfg(feature = "harness")]
 async fn program(
     shared: &Shared,
-    _capsule: &Capsule,
+    capsule: &Capsule,
     command: &crate::capsule::CommandLine,
 ) -> Result<Thinker, PrepareError> {
     let mut spec = crate::harness::run::CommandSpec::new(command.clone());
     // What calls back from inside is this very program, where this very program is treeward's own.
     spec.treeward = shared.program.treeward();
-    Ok(Thinker::Command(shared.warden().await?.clone(), spec))
+    spec.limits.memory = capsule.limits().memory;
+    Ok(Thinker::Command(shared.warden().await?.clone(), Box::new(spec)))
 }
 
 #[cfg(not(feature = "harness"))]
