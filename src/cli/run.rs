@@ -4,7 +4,7 @@ mod follow;
 mod interrupts;
 mod panics;
 mod reporter;
-mod screen;
+pub(super) mod screen;
 mod summary;
 mod task;
 
@@ -80,6 +80,9 @@ pub struct Args {
     /// Nothing but the answer
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
+    /// Do not listen: `treeward ps`, `stop` and `tree --watch` then do not reach this run
+    #[arg(long)]
+    no_control: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -123,6 +126,9 @@ pub fn run(args: &Args) -> Outcome {
     // Named, not "this one": programs can then call back with it.
     if let Ok(treeward) = std::env::current_exe() {
         builder = builder.warden(treeward::harness::Program::Path(treeward));
+    }
+    if !args.no_control {
+        builder = builder.control(treeward::control::Listen::UsualPlace);
     }
     builder = variables(&team, builder);
     if let Some(seed) = args.seed {
@@ -191,6 +197,9 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
     let mode = Mode::choose(args.json, args.quiet, std::io::stderr().is_terminal());
     let mut reporter = Reporter::new(mode, std::io::stderr().is_terminal() && wants_colour());
     let runtime = builder.start().await.map_err(not_started)?;
+    if let Some(problem) = runtime.control_problem() {
+        reporter.notice(&format!("note: `treeward ps` and `stop` do not reach this run: {problem}"));
+    }
     for recovered in runtime.recovered() {
         reporter.notice(&format!(
             "note: {} had been killed; it was ended as {}",
@@ -273,6 +282,7 @@ fn completion_json(id: treeward::ids::TreeId, completion: &Completion, exit: Exi
 
 fn not_started(error: StartError) -> Failure {
     match error {
+        StartError::Limits(_) => Failure::new(Exit::Usage, error),
         StartError::Actor(_) => Failure::new(Exit::Crashed, error),
         StartError::Store(_) => Failure::new(Exit::Journal, error),
     }

@@ -37,7 +37,7 @@ pub fn processes(directory: Option<&Path>) -> Result<Vec<Process>, PlaceError> {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// It is gone, or did not answer in time.
-    #[error("{0}")]
+    #[error("{}", if self.is_late() { "it did not answer in time".to_owned() } else { .0.to_string() })]
     Io(#[from] io::Error),
     /// It closed the connection.
     #[error("it closed the connection: it is ending, or was killed")]
@@ -50,11 +50,21 @@ pub enum ClientError {
     Unreadable(String),
 }
 
+impl ClientError {
+    /// Whether nothing came in time, and nothing else is wrong.
+    pub fn is_late(&self) -> bool {
+        use io::ErrorKind::{TimedOut, WouldBlock};
+        matches!(self, Self::Io(error) if matches!(error.kind(), WouldBlock | TimedOut))
+    }
+}
+
 /// A connection to one process.
 #[derive(Debug)]
 pub struct Client {
     to: UnixStream,
     from: BufReader<UnixStream>,
+    /// What has come of the next answer.
+    line: Vec<u8>,
 }
 
 /// The next thing heard of a followed tree.
@@ -73,7 +83,7 @@ impl Client {
         to.set_read_timeout(Some(patience))?;
         to.set_write_timeout(Some(patience))?;
         let from = BufReader::new(to.try_clone()?);
-        Ok(Self { to, from })
+        Ok(Self { to, from, line: Vec::new() })
     }
 
     /// Asks, and waits for the answer.
@@ -82,16 +92,15 @@ impl Client {
         self.answer()
     }
 
-    /// Follows a tree from record `from` on. Between two records there may be any time, so only `patience` ends the wait
-    /// for one (`None`: for ever).
-    pub fn follow(&mut self, tree: TreeId, from: u64, patience: Option<Duration>) -> Result<(), ClientError> {
-        self.to.write_all(Ask::Follow { tree, from }.line().as_bytes())?;
-        self.to.set_read_timeout(patience)?;
-        Ok(())
+    /// Follows a tree from record `from` on.
+    pub fn follow(&mut self, tree: TreeId, from: u64) -> Result<(), ClientError> {
+        Ok(self.to.write_all(Ask::Follow { tree, from }.line().as_bytes())?)
     }
 
-    /// What comes next of the followed tree.
-    pub fn next(&mut self, tree: TreeId) -> Result<Followed, ClientError> {
+    /// What comes next of the followed tree, within `patience` (`None`: however long it takes). After
+    /// [`is_late`](ClientError::is_late) it can be asked for again.
+    pub fn next(&mut self, tree: TreeId, patience: Option<Duration>) -> Result<Followed, ClientError> {
+        self.to.set_read_timeout(patience)?;
         match self.answer()? {
             Answer::Record { seq, body, envelope, hash } => {
                 let mut bytes = [0; 32];
@@ -109,8 +118,10 @@ impl Client {
     }
 
     fn answer(&mut self) -> Result<Answer, ClientError> {
-        let mut line = Vec::new();
-        (&mut self.from).take(ANSWER).read_until(b'\n', &mut line)?;
+        // A read that was late has put what came into `line`: the next one goes on there.
+        let room = ANSWER.saturating_sub(self.line.len() as u64);
+        (&mut self.from).take(room).read_until(b'\n', &mut self.line)?;
+        let line = std::mem::take(&mut self.line);
         if !line.ends_with(b"\n") {
             let too_long = line.len() as u64 >= ANSWER;
             return Err(if too_long { ClientError::Unreadable("it is too long".into()) } else { ClientError::Closed });

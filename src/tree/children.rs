@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{ActorCell, ActorId, ActorRef, ActorStatus};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::context::{Prepared, Shared, TreeContext};
@@ -16,6 +15,7 @@ use super::endings::{self, Origin};
 use super::look::{Look, Seen, SessionView, millis};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::owned::Owned;
+use super::places::Place;
 use super::remote::{StopAt, Stopped};
 use super::report::Outcome;
 use super::scribe::Scribe;
@@ -77,7 +77,7 @@ struct Child {
     cursor: Cursor,
     chance: Chance,
     /// Its place in the process.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     deadline: Option<Owned>,
     since: Instant,
     /// What its next start waits for: directories, a pause.
@@ -220,12 +220,7 @@ impl Children {
     }
 
     /// Takes a delegation in; it starts at once where there is a place, with `place` in the process.
-    pub(crate) async fn add(
-        &mut self,
-        key: u32,
-        seed: ChildSeed,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> VecDeque<Ended> {
+    pub(crate) async fn add(&mut self, key: u32, seed: ChildSeed, place: Option<Place>) -> VecDeque<Ended> {
         let plan = self.shared.env.plan();
         let strand = Strand::Delegation(key);
         let name = seed.prepared.capsule.name();
@@ -564,7 +559,7 @@ impl Children {
     async fn start(&mut self, key: u32, attempt: u32) -> Option<Event> {
         let plan = self.shared.env.plan().cloned();
         let env = self.shared.env.clone();
-        let places = self.shared.places.clone();
+        let shared = self.shared.clone();
         let simulated = env.is_simulated();
         let child = self.child(key);
         if attempt > 1 {
@@ -578,10 +573,10 @@ impl Children {
             );
         }
         if child.place.is_none() {
-            match places.try_acquire_owned() {
+            match shared.places.take(&child.seed.tree.share) {
                 Ok(place) => child.place = Some(place),
-                Err(_) => {
-                    let detail = "busy: the process is at its limit live_sessions".to_owned();
+                Err(busy) => {
+                    let detail = format!("{busy} (limits.live_sessions)");
                     return Some(Event::StartFailed { attempt, class: ExitClass::Refused, detail });
                 }
             }

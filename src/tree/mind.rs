@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
+use super::bounds::within;
 use super::context::Thinker;
 use super::life::LifeEvent;
 use super::message::SessionMessage;
@@ -123,7 +124,11 @@ fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought
     let thought: Thought = match &seed.prepared.agent {
         Thinker::Native(agent) => {
             let agent = agent.clone();
-            Box::pin(async move { Outcome::done(agent.run(handle, task).await.map(Arc::from)) })
+            let shared = seed.shared.clone();
+            Box::pin(async move {
+                let result = agent.run(handle, task).await;
+                Outcome::done(result.and_then(|answer| within(answer, &shared.limits)).map(Arc::from))
+            })
         }
         #[cfg(feature = "guest")]
         Thinker::Guest(component) => {
@@ -133,7 +138,7 @@ fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought
         Thinker::Command(warden, spec) => {
             let (stopper, stop) = Stopper::new();
             let stopped = until_stopped(stop.clone());
-            let run = super::commands::run(seed, warden.clone(), spec.clone(), handle, task, stop);
+            let run = super::commands::run(seed, warden.clone(), (**spec).clone(), handle, task, stop);
             return (unless_struck(Box::pin(run), fault, stopped), Some(stopper));
         }
     };

@@ -23,6 +23,22 @@ pub enum PrepareError {
         /// Its name.
         capsule: String,
     },
+    /// A capsule sets a limit above the runtime's.
+    #[error(
+        "capsule `{capsule}`: {key} is {asked} bytes and this runtime's {limit} is {most}: lower the one or raise the other"
+    )]
+    AboveLimit {
+        /// Its name.
+        capsule: String,
+        /// The manifest key.
+        key: &'static str,
+        /// What it says there.
+        asked: u64,
+        /// The runtime's limit.
+        limit: &'static str,
+        /// What that is.
+        most: u64,
+    },
     /// A simulation has no processes and no network: time does not pass while it waits for them.
     #[error("capsule `{capsule}` needs {what}, which a simulation does not have: run it without one")]
     Simulated {
@@ -53,6 +69,11 @@ pub(crate) async fn prepare(shared: &Shared, team: &Team) -> Result<BTreeMap<Str
 }
 
 async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, PrepareError> {
+    let most = shared.limits.guest_memory;
+    if let Some(asked) = capsule.limits().memory.filter(|&asked| asked > most) {
+        let (key, limit) = ("limits.memory", "limits.guest.memory");
+        return Err(PrepareError::AboveLimit { capsule: capsule.name().to_owned(), key, asked, limit, most });
+    }
     let needs = match (capsule.run(), capsule.grants().network.is_empty()) {
         (Run::Command(_), _) => Some("a process"),
         (_, false) => Some("the network"),
@@ -86,7 +107,7 @@ async fn program(
     let mut spec = crate::harness::run::CommandSpec::new(command.clone());
     // What calls back from inside is this very program, where this very program is treeward's own.
     spec.treeward = shared.program.treeward();
-    Ok(Thinker::Command(shared.warden().await?.clone(), spec))
+    Ok(Thinker::Command(shared.warden().await?.clone(), Box::new(spec)))
 }
 
 #[cfg(not(feature = "harness"))]

@@ -13,6 +13,7 @@ use super::delegation::StopCause;
 use super::message::{ChildMessage, Delegator, RootMessage, SessionMessage};
 use super::owned::Owned;
 use super::parts::{Part, Parts};
+use super::places::Place;
 use super::remote::Stopped;
 use super::scribe::Scribe;
 use crate::agent::Completion;
@@ -24,7 +25,7 @@ use crate::supervision::StopTimes;
 /// A tree to be started. Its `tree_started` and `task_submitted` are appended already.
 pub(crate) struct Submit {
     pub(crate) seed: ChildSeed,
-    pub(crate) place: tokio::sync::OwnedSemaphorePermit,
+    pub(crate) place: Place,
     /// The number the tree has in this runtime.
     pub(crate) key: u32,
     pub(crate) done: oneshot::Sender<Result<Completion, AppendError>>,
