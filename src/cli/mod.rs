@@ -1,11 +1,15 @@
 //! The command line: one file per command, over the library's public interface.
 
+#[cfg(feature = "harness")]
+mod call;
 mod check;
 mod completions;
 mod diff;
 mod doctor;
 mod exit;
 mod failure;
+#[cfg(feature = "harness")]
+mod fake;
 mod faults;
 mod live;
 mod new;
@@ -14,6 +18,7 @@ mod place;
 mod ps;
 mod records;
 mod run;
+mod soak;
 mod source;
 mod stop;
 mod trace;
@@ -62,6 +67,11 @@ enum Command {
     Doctor(doctor::Args),
     Completions(completions::Args),
     New(new::Args),
+    #[cfg(feature = "harness")]
+    Call(call::Args),
+    #[cfg(feature = "harness")]
+    Fake(fake::Args),
+    Soak(soak::Args),
 }
 
 /// Does what the command line says.
@@ -80,6 +90,11 @@ pub fn run() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Completions(args) => completions::run(args),
         Command::New(args) => new::run(args),
+        #[cfg(feature = "harness")]
+        Command::Call(args) => call::run(args),
+        #[cfg(feature = "harness")]
+        Command::Fake(args) => fake::run(args),
+        Command::Soak(args) => soak::run(args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -80,7 +80,7 @@ pub(crate) async fn text(remote: &Remote, within: Duration) -> String {
     counters(&mut text, remote);
     let shared = remote.shared();
     text.one("live_sessions", "gauge", "Sessions that hold a place of limits.live_sessions.", {
-        (shared.limits.live_sessions as usize).saturating_sub(shared.places.available_permits())
+        shared.places.total().saturating_sub(shared.places.free())
     });
     text.one("live_sessions_limit", "gauge", "limits.live_sessions.", shared.limits.live_sessions);
     shared.gate_took.write(&mut text, "gate_seconds", "How long the gate took to decide a call.");

@@ -11,6 +11,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use super::cache::{Cache, CacheError};
+use super::lane::Turns;
 use super::sizing::{Sizing, free_maps};
 use super::state::{self, Guest};
 use super::ticker::{Ticker, Ticking};
@@ -87,6 +88,7 @@ pub(super) struct Inner {
     compiled: Mutex<BTreeMap<Digest, Component>>,
     places: Arc<Semaphore>,
     ticker: Option<Ticker>,
+    pub(super) turns: Turns,
 }
 
 /// Compiled components remembered in the process.
@@ -134,6 +136,7 @@ impl Guests {
             compiled: Mutex::default(),
             places: Arc::new(Semaphore::new(sizing.live as usize)),
             ticker,
+            turns: Turns::default(),
         })))
     }
 

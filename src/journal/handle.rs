@@ -21,7 +21,7 @@ use super::queue::Share;
 use super::record::{Ids, Kind, Labels};
 use super::seal::Sizes;
 use super::store::{Filter, Limit, Opener, Page, Source, Store, StoreError, TreeInfo};
-use super::writer::{self, Message, Writer};
+use super::writer::{self, Append, Message, Writer};
 
 /// One thing to be recorded.
 #[derive(Debug)]
@@ -242,14 +242,14 @@ impl Journal {
     /// Appends where nothing that leaves the process depends on it: there is no ticket to be awaited.
     pub fn record(&self, mut entry: Entry) {
         let wait = Wait { reply: None, credit: entry.credit.take() };
-        self.send(Message::Append { entry, labels: Labels::default(), wait });
+        self.send(Message::Append(Box::new(Append { entry, labels: Labels::default(), wait })));
     }
 
     /// Appends the `tree_started` of a tree whose every envelope carries `labels`.
     pub fn open_tree(&self, mut entry: Entry, labels: Labels) -> Ticket {
         let (reply, ticket) = Ticket::new();
         let wait = Wait { reply: Some(reply), credit: entry.credit.take() };
-        self.send(Message::Append { entry, labels, wait });
+        self.send(Message::Append(Box::new(Append { entry, labels, wait })));
         ticket
     }
 

@@ -22,10 +22,17 @@ use super::store::{Store, StoredBlob};
 /// Something to be done with the store between two batches.
 pub type Work = Box<dyn FnOnce(&mut dyn Store) + Send>;
 
+/// A record to be appended, and who waits for it. Boxed in its message: a message is moved many times.
+pub struct Append {
+    pub entry: Entry,
+    pub labels: Labels,
+    pub wait: Wait,
+}
+
 /// What the writer is told.
 pub enum Message {
     /// Append one record.
-    Append { entry: Entry, labels: Labels, wait: Wait },
+    Append(Box<Append>),
     /// Answer when everything before it is committed.
     Barrier { tree: Option<TreeId>, reply: oneshot::Sender<Outcome> },
     /// Append all missing endings.
@@ -163,7 +170,7 @@ impl Actor for Writer {
             return Ok(());
         }
         match message {
-            Message::Append { entry, labels, wait } => state.append(entry, labels, wait),
+            Message::Append(append) => state.append(*append),
             Message::Barrier { tree, reply } => state.barrier(tree, reply),
             Message::Close { tree, path, closing, folded, reply } => {
                 let closed = state.close(tree, &path, &closing, reply);
@@ -206,7 +213,7 @@ impl State {
         }
     }
 
-    fn append(&mut self, entry: Entry, labels: Labels, wait: Wait) {
+    fn append(&mut self, Append { entry, labels, wait }: Append) {
         let Entry { tree, path, attempt, strand, kind, ids, blob, credit: _ } = entry;
         if matches!(kind, Kind::TreeStarted { .. }) {
             let fresh =

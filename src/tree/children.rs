@@ -2,11 +2,11 @@
 //! that what has ended is gone. Sessions and the root hold one each.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{ActorCell, ActorId, ActorRef, ActorStatus};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::context::{Prepared, Shared, TreeContext};
@@ -15,6 +15,7 @@ use super::endings::{self, Origin};
 use super::look::{Look, Seen, SessionView, millis};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::owned::Owned;
+use super::places::Place;
 use super::remote::{StopAt, Stopped};
 use super::report::Outcome;
 use super::scribe::Scribe;
@@ -76,7 +77,7 @@ struct Child {
     cursor: Cursor,
     chance: Chance,
     /// Its place in the process.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     deadline: Option<Owned>,
     since: Instant,
     /// What its next start waits for: directories, a pause.
@@ -219,12 +220,7 @@ impl Children {
     }
 
     /// Takes a delegation in; it starts at once where there is a place, with `place` in the process.
-    pub(crate) async fn add(
-        &mut self,
-        key: u32,
-        seed: ChildSeed,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> VecDeque<Ended> {
+    pub(crate) async fn add(&mut self, key: u32, seed: ChildSeed, place: Option<Place>) -> VecDeque<Ended> {
         let plan = self.shared.env.plan();
         let strand = Strand::Delegation(key);
         let name = seed.prepared.capsule.name();
@@ -407,7 +403,12 @@ impl Children {
         }
     }
 
-    async fn settle(&mut self, mut events: VecDeque<(u32, Event)>) -> VecDeque<Ended> {
+    /// Boxed: starting a session is deep down in here, and every handler would keep the room for it.
+    fn settle(&mut self, events: VecDeque<(u32, Event)>) -> Pin<Box<dyn Future<Output = VecDeque<Ended>> + Send + '_>> {
+        Box::pin(self.settled(events))
+    }
+
+    async fn settled(&mut self, mut events: VecDeque<(u32, Event)>) -> VecDeque<Ended> {
         let mut ended = VecDeque::new();
         loop {
             while let Some((key, event)) = events.pop_front() {
@@ -475,7 +476,7 @@ impl Children {
                     actor.kill();
                 }
             }
-            Effect::ConfirmGone { attempt } => self.confirm_gone(key, attempt),
+            Effect::ConfirmGone { attempt } => events.extend(self.confirm_gone(key, attempt).map(|event| (key, event))),
             Effect::CloseBelow { attempt, class } => self.close_below(key, attempt, class),
             Effect::AttemptEnded { .. } | Effect::Restarted { .. } => drop(self.record(key, &effect)),
             Effect::End { .. } => {
@@ -558,7 +559,7 @@ impl Children {
     async fn start(&mut self, key: u32, attempt: u32) -> Option<Event> {
         let plan = self.shared.env.plan().cloned();
         let env = self.shared.env.clone();
-        let places = self.shared.places.clone();
+        let shared = self.shared.clone();
         let simulated = env.is_simulated();
         let child = self.child(key);
         if attempt > 1 {
@@ -572,10 +573,10 @@ impl Children {
             );
         }
         if child.place.is_none() {
-            match places.try_acquire_owned() {
+            match shared.places.take(&child.seed.tree.share) {
                 Ok(place) => child.place = Some(place),
-                Err(_) => {
-                    let detail = "busy: the process is at its limit live_sessions".to_owned();
+                Err(busy) => {
+                    let detail = format!("{busy} (limits.live_sessions)");
                     return Some(Event::StartFailed { attempt, class: ExitClass::Refused, detail });
                 }
             }
@@ -670,18 +671,20 @@ impl Children {
     }
 
     /// Waits for the last task of the attempt, but not for ever: a native agent that blocks its thread cannot be ended.
-    fn confirm_gone(&mut self, key: u32, attempt: u32) {
+    /// Mostly there is nothing to wait for: the event that follows, where it is at once.
+    fn confirm_gone(&mut self, key: u32, attempt: u32) -> Option<Event> {
         let delegator = self.delegator.clone();
         let patience = self.shared.limits.grace;
         let child = self.child(key);
         child.actor = None;
-        let vigil = child.vigil.clone();
+        let Some(vigil) = child.vigil.clone().filter(|vigil| !vigil.is_gone()) else {
+            return Some(Event::Gone { attempt });
+        };
         child.burial = Some(Owned::spawn(async move {
-            if let Some(vigil) = vigil {
-                let _confirmed = tokio::time::timeout(patience, vigil.gone()).await;
-            }
+            let _confirmed = tokio::time::timeout(patience, vigil.gone()).await;
             delegator.tell(ChildMessage::Happened { key, event: Event::Gone { attempt } });
         }));
+        None
     }
 
     fn close_below(&mut self, key: u32, attempt: u32, class: ExitClass) {

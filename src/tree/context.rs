@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
+use super::places::{Places, Share};
 use crate::agent::Agent;
 use crate::capsule::Capsule;
 #[cfg(any(feature = "guest", feature = "harness"))]
@@ -25,7 +24,7 @@ pub(crate) struct Shared {
     pub(crate) env: Env,
     pub(crate) limits: Limits,
     /// Places for live sessions in the process.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places: Places,
     /// How long the gate takes to decide.
     pub(crate) gate_took: Histogram,
     /// The environment variables a capsule can be granted.
@@ -69,9 +68,11 @@ impl Shared {
     #[cfg(feature = "guest")]
     pub(crate) async fn guests(&self) -> Result<&Guests, EngineError> {
         let make = || async {
+            let live_sessions = u32::try_from(self.places.total()).unwrap_or(u32::MAX);
+            let limits = Limits { live_sessions, ..self.limits.clone() };
             let mut config = match self.env.is_simulated() {
-                true => GuestConfig::simulated(self.limits.clone()),
-                false => GuestConfig::new(self.limits.clone()),
+                true => GuestConfig::simulated(limits),
+                false => GuestConfig::new(limits),
             };
             if let Some(cache) = &self.cache {
                 config.cache = cache.clone();
@@ -87,6 +88,11 @@ pub(crate) struct TreeContext {
     pub(crate) id: TreeId,
     /// Its number within the runtime: what its ids are drawn by.
     pub(crate) number: u64,
+    /// The places it holds.
+    pub(crate) share: Share,
+    /// Where its busy guests run.
+    #[cfg(feature = "guest")]
+    pub(crate) lane: crate::guest::Lane,
     /// The capsules of the team, by name, ready to run.
     pub(crate) members: BTreeMap<String, Arc<Prepared>>,
 }
@@ -119,7 +125,7 @@ pub(crate) enum Thinker {
     Guest(AgentComponent),
     /// A program.
     #[cfg(feature = "harness")]
-    Command(Warden, CommandSpec),
+    Command(Warden, Box<CommandSpec>),
 }
 
 impl Thinker {

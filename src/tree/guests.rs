@@ -30,11 +30,12 @@ fn lent(seed: &SessionSeed, chance: Chance) -> Confinement {
         running: own.running.unwrap_or(limits.guest_running),
         env: seed.shared.env.clone(),
         chance,
+        lane: seed.tree.lane.clone(),
     }
 }
 
 /// Runs the agent of a session.
-pub(super) async fn run(component: &AgentComponent, session: Session, task: Task, confinement: Confinement) -> Outcome {
+pub(super) async fn run(component: AgentComponent, session: Session, task: Task, confinement: Confinement) -> Outcome {
     match component.run(session, task, confinement, None).await {
         Exit::Answered(result) => Outcome::done(result.map(Arc::from)),
         exit => Outcome::broken(exit.class(), exit.detail(), false),

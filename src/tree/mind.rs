@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
+use super::bounds::within;
 use super::context::Thinker;
 use super::life::LifeEvent;
 use super::message::SessionMessage;
@@ -15,6 +16,9 @@ use crate::agent::{Call, Credit, Port, Session, Task};
 use crate::fault::Action;
 use crate::journal::Ticket;
 use crate::supervision::{ExitClass, StopTimes};
+
+/// What an agent does until it ends. Boxed, so that a session keeps room for its own kind of agent only, and once.
+type Thought = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// Sends an agent's calls to its session.
 struct SessionPort(ActorRef<SessionMessage>);
@@ -109,8 +113,6 @@ pub(super) fn start(
     }
 }
 
-type Thought = Pin<Box<dyn Future<Output = Outcome> + Send>>;
-
 #[cfg(feature = "harness")]
 type Stopper = super::commands::Stopper;
 /// Without programs nothing needs to be told to stop.
@@ -118,39 +120,44 @@ type Stopper = super::commands::Stopper;
 type Stopper = std::convert::Infallible;
 
 fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought, Option<Stopper>) {
-    let prepared = seed.prepared.clone();
     let task = Task { text: seed.task.to_string() };
-    #[cfg(feature = "harness")]
-    if let Thinker::Command(warden, spec) = &prepared.agent {
-        let (stopper, stop) = Stopper::new();
-        let stopped = stop.clone();
-        let run = super::commands::run(seed, warden.clone(), spec.clone(), handle, task, stop);
-        let thought = async move {
-            match struck(fault, until_stopped(stopped)).await {
-                Some(outcome) => outcome,
-                None => run.await,
-            }
-        };
-        return (Box::pin(thought), Some(stopper));
-    }
-    #[cfg(feature = "guest")]
-    let confinement = super::guests::confinement(seed);
-    let thought = async move {
-        if let Some(outcome) = struck(fault, std::future::pending()).await {
-            return outcome;
-        }
-        match &prepared.agent {
-            Thinker::Native(agent) => {
+    let thought: Thought = match &seed.prepared.agent {
+        Thinker::Native(agent) => {
+            let agent = agent.clone();
+            let shared = seed.shared.clone();
+            Box::pin(async move {
                 let result = agent.run(handle, task).await;
-                Outcome::done(result.map(Arc::from))
-            }
-            #[cfg(feature = "guest")]
-            Thinker::Guest(component) => super::guests::run(component, handle, task, confinement).await,
-            #[cfg(feature = "harness")]
-            Thinker::Command(..) => unreachable!("dealt with above"),
+                Outcome::done(result.and_then(|answer| within(answer, &shared.limits)).map(Arc::from))
+            })
+        }
+        #[cfg(feature = "guest")]
+        Thinker::Guest(component) => {
+            Box::pin(super::guests::run(component.clone(), handle, task, super::guests::confinement(seed)))
+        }
+        #[cfg(feature = "harness")]
+        Thinker::Command(warden, spec) => {
+            let (stopper, stop) = Stopper::new();
+            let stopped = until_stopped(stop.clone());
+            let run = super::commands::run(seed, warden.clone(), (**spec).clone(), handle, task, stop);
+            return (unless_struck(Box::pin(run), fault, stopped), Some(stopper));
         }
     };
-    (Box::pin(thought), None)
+    (unless_struck(thought, fault, std::future::pending()), None)
+}
+
+/// `thought`, unless `fault` strikes it as it begins. What hangs or is late hears `stopped`.
+fn unless_struck(
+    thought: Thought,
+    fault: Option<Action>,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) -> Thought {
+    let Some(fault) = fault else { return thought };
+    Box::pin(async move {
+        match struck(fault, stopped).await {
+            Some(outcome) => outcome,
+            None => thought.await,
+        }
+    })
 }
 
 /// Waits until a program is told to stop: one that has not begun yet has nothing else to hear it.
@@ -160,22 +167,22 @@ async fn until_stopped(mut stop: tokio::sync::watch::Receiver<Option<crate::harn
 }
 
 /// What a fault makes of an agent that is about to begin, if anything.
-async fn struck(fault: Option<Action>, stopped: impl Future<Output = ()>) -> Option<Outcome> {
+async fn struck(fault: Action, stopped: impl Future<Output = ()>) -> Option<Outcome> {
     let (class, action) = match fault {
-        Some(action @ Action::Panic) => injected_panic(&action),
-        Some(Action::Delay(after)) => {
+        action @ Action::Panic => injected_panic(&action),
+        Action::Delay(after) => {
             tokio::select! {
                 biased;
                 () = stopped => return Some(Outcome::stopped("it was stopped")),
                 () = tokio::time::sleep(after) => return None,
             }
         }
-        Some(Action::Hang) => {
+        Action::Hang => {
             stopped.await;
             return Some(Outcome::stopped("it was stopped"));
         }
-        Some(action @ Action::Trap) => (ExitClass::Trap, action),
-        Some(action @ Action::Error(_)) => (ExitClass::Retryable, action),
+        action @ Action::Trap => (ExitClass::Trap, action),
+        action @ Action::Error(_) => (ExitClass::Retryable, action),
         _ => return None,
     };
     Some(Outcome::broken(class, Some(action.message().to_owned()), false))

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod against_model;
+mod bounds;
 mod calls;
 mod children;
 #[cfg(feature = "harness")]
@@ -23,6 +24,8 @@ mod mind;
 mod model;
 mod money;
 pub(crate) mod owned;
+mod parts;
+mod places;
 mod prepare;
 pub(crate) mod remote;
 mod report;

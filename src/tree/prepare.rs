@@ -107,7 +107,7 @@ async fn program(
     let mut spec = crate::harness::run::CommandSpec::new(command.clone());
     // What calls back from inside is this very program, where this very program is treeward's own.
     spec.treeward = shared.program.treeward();
-    Ok(Thinker::Command(shared.warden().await?.clone(), spec))
+    Ok(Thinker::Command(shared.warden().await?.clone(), Box::new(spec)))
 }
 
 #[cfg(not(feature = "harness"))]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ractor::{Actor, ActorRef};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::children::ChildSeed;
@@ -15,6 +15,7 @@ use super::context::{Shared, TreeContext};
 use super::delegation::StopCause;
 use super::look::Sessions;
 use super::message::RootMessage;
+use super::places::{Places, Share};
 use super::prepare::{PrepareError, prepare};
 use super::remote::{Remote, Stopped};
 use super::root::{Root, Submit};
@@ -228,7 +229,7 @@ impl Builder {
         let faults = super::store_faults::of(&env);
         let actor = |error: ractor::SpawnErr| StartError::Actor(error.to_string());
         let journal = Journal::start(&env, store, options, faults, None).await.map_err(actor)?;
-        let places = Arc::new(Semaphore::new(self.limits.live_sessions as usize));
+        let places = Places::new(self.limits.live_sessions);
         let shared = Arc::new(Shared {
             journal,
             env,
@@ -330,7 +331,7 @@ impl Runtime {
 
     /// How many more sessions may be live.
     pub fn free_places(&self) -> usize {
-        self.shared.places.available_permits()
+        self.shared.places.free()
     }
 
     /// Compiles and checks every component of `team`, as [`submit`](Self::submit) does, and runs none of it but what
@@ -367,10 +368,12 @@ impl Runtime {
             let reason = format!("the task is {} bytes, at most {}", task.len(), limits.task);
             return Err(Refusal { key: "limits.task".into(), reason }.into());
         }
-        let place = self.shared.places.clone().try_acquire_owned().map_err(|_| Refusal {
-            key: "limits.live_sessions".into(),
-            reason: "busy: the process holds as many as it may".into(),
-        })?;
+        let share = Share::default();
+        let place = self
+            .shared
+            .places
+            .take(&share)
+            .map_err(|busy| Refusal { key: "limits.live_sessions".into(), reason: busy.to_string() })?;
         let members = prepare(&self.shared, &team).await?;
         let directories = self.open(directories).await?;
         let lent: Vec<LentDirectory> = directories
@@ -399,7 +402,14 @@ impl Runtime {
         let _later = self.shared.journal.append(entry(submitted));
         let prepared = members[root.name()].clone();
         let seed = ChildSeed {
-            tree: Arc::new(TreeContext { id, number: u64::from(key), members }),
+            tree: Arc::new(TreeContext {
+                id,
+                number: u64::from(key),
+                share,
+                #[cfg(feature = "guest")]
+                lane: crate::guest::Lane::default(),
+                members,
+            }),
             path: path.clone(),
             prepared,
             task: Arc::from(task),

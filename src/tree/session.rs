@@ -9,6 +9,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, Supervisi
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::bounds::within;
 use super::calls::Wanted;
 use super::children::{Children, Ended, exit_of};
 use super::context::{Prepared, Shared, TreeContext};
@@ -281,11 +282,7 @@ impl State {
     fn bounded_outcome(&self, outcome: Outcome) -> Outcome {
         let limits = &self.seed.shared.limits;
         let result = match outcome.result {
-            Some(Ok(answer)) if answer.len() > limits.answer_whole => Some(Err(format!(
-                "the answer is {} bytes and limits.answer_whole is {}: write long results to a lent directory, or answer in parts",
-                answer.len(),
-                limits.answer_whole
-            ))),
+            Some(Ok(answer)) => Some(within(answer, limits)),
             Some(Err(error)) => Some(Err(bounded(&error, limits.detail))),
             other => other,
         };

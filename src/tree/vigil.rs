@@ -25,6 +25,11 @@ impl Vigil {
         (Self(sender), Pulse(Arc::new(Node { _alive: receiver, _up: up })))
     }
 
+    /// Whether no pulse of the session, or of anything below it, is left.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Waits until no pulse of the session, or of anything below it, is left. Cancel safe.
     pub(crate) async fn gone(&self) {
         self.0.closed().await;
@@ -41,7 +46,7 @@ mod tests {
         let (_below, child) = Vigil::new(Some(session.clone()));
         let (_deep, grandchild) = Vigil::new(Some(child.clone()));
         drop((session, child));
-        assert!(!vigil.0.is_closed());
+        assert!(!vigil.is_gone());
         drop(grandchild);
         vigil.gone().await;
     }

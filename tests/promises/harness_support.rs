@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use treeward::driver::{Driver, Event, Request};
-use treeward::harness::ProcessLimits;
 use treeward::harness::fake::{FakeDriver, FakeLauncher, Fate, Script};
 use treeward::harness::run::{
     Graces, Launch, Launcher, Parts, Recorder, Recording, Report, Sink, Sinking, StopOrder, run,
 };
+use treeward::harness::{ProcessLimits, RunTag, Warden};
 use treeward::ids::RunId;
 use treeward::journal::Kind;
 use treeward::supervision::StopTimes;
@@ -137,14 +137,24 @@ pub struct Run {
     /// Stops, by how long after the start: kill after, done after.
     pub stops: Vec<(Duration, Duration, Duration)>,
     pub driver: Box<dyn Driver>,
-    pub launch: ProcessLimits,
+    pub limits: ProcessLimits,
+    pub id: RunId,
 }
 
 impl Run {
     pub fn new(driver: impl Driver + 'static) -> Self {
         let graces = Graces::default();
-        let launch = ProcessLimits::default();
-        Self { task: "go".into(), graces, slow: Duration::ZERO, stops: Vec::new(), driver: Box::new(driver), launch }
+        let limits = ProcessLimits::default();
+        let id = RunId::new(uuid::Builder::from_random_bytes(unique()).into_uuid());
+        Self {
+            task: "go".into(),
+            graces,
+            slow: Duration::ZERO,
+            stops: Vec::new(),
+            driver: Box::new(driver),
+            limits,
+            id,
+        }
     }
 
     /// One that speaks the fake harness's protocol.
@@ -182,6 +192,22 @@ impl Run {
         ended
     }
 
+    /// Runs the fake harness as a process, in its own protocol or as a command; nothing of it may be left.
+    pub async fn real(warden: &Warden, options: &[&str], change: impl FnOnce(Self) -> Self) -> Ended {
+        let argv = [env!("CARGO_BIN_EXE_treeward"), "fake", "harness"].iter().chain(options).map(ToString::to_string);
+        let argv: Vec<String> = argv.collect();
+        let run = match options.contains(&"--plain") {
+            true => Self::new(treeward::driver::Command::new(argv)),
+            false if options.contains(&"--hang") => Self::new(FakeDriver::new(argv)),
+            false => Self::new(FakeDriver::new(argv).closing_input()),
+        };
+        let run = change(run);
+        let tag = RunTag::new(run.id.bytes());
+        let ended = tokio::time::timeout(60 * SECOND, run.on(warden)).await.expect("an ending");
+        assert_eq!(crate::warden_kit::tagged(&tag), Vec::<i32>::new(), "left behind by {options:?}");
+        ended
+    }
+
     pub async fn on(mut self, launcher: &impl Launcher) -> Ended {
         let (to, mut seen) = mpsc::unbounded_channel();
         let witness = Arc::new(Witness { to, slow: self.slow });
@@ -207,12 +233,12 @@ impl Run {
         let request = Request { task: self.task, answer_limit: 16 << 20, ..Request::default() };
         let plan = self.driver.launch(&request).expect("a plan");
         let env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())];
-        let launch = Launch { plan, env, cwd: std::env::temp_dir(), limits: self.launch };
+        let launch = Launch { plan, env, cwd: std::env::temp_dir(), limits: self.limits };
         let parts = Parts {
             launcher,
             driver: self.driver,
             launch,
-            run: RunId::new(uuid::Builder::from_random_bytes(unique()).into_uuid()),
+            run: self.id,
             graces: self.graces,
             stop,
             recorder: witness.clone(),

@@ -1,5 +1,6 @@
 //! Every promise of treeward, one file each, in one binary.
 
+mod architecture;
 mod bad_manifests;
 mod cli_answers;
 mod cli_exit_codes;
@@ -22,6 +23,8 @@ mod guest_files;
 mod guest_limits;
 mod guest_support;
 mod guest_tools;
+mod harness_calls;
+mod harness_real;
 mod harness_rows;
 mod harness_support;
 mod journal_killed;
@@ -30,11 +33,12 @@ mod journal_records;
 mod journal_sqlite;
 mod journal_verify;
 mod journal_writer;
+mod killed_at_any_moment;
 mod readme;
 mod same_seed_same_bodies;
+mod specification;
 mod supervision_contract;
 mod support;
-mod survey;
 mod survey_agrees;
 mod warden_bounds;
 mod warden_kit;
