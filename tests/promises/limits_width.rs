@@ -125,9 +125,7 @@ async fn the_least_credit_and_a_slow_disk() {
 async fn one_call_at_a_time_and_a_second_one_from_within() {
     let agent = Capsule::native("agent", |session: Session, _: Task| async move {
         let second = session.clone();
-        let both = async move {
-            tokio::join!(session.call_tool("slow", "x"), second.call_tool("slow", "y"))
-        };
+        let both = async move { tokio::join!(session.call_tool("slow", "x"), second.call_tool("slow", "y")) };
         let (first, second) = both.await;
         let first = first.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
         Ok(format!("{first}, {}", second.map_err(|e| e.to_string())?.err().map(|e| e.to_string()).unwrap_or_default()))

@@ -39,7 +39,8 @@ fn every_promise_is_held_by_a_test_or_a_figure_that_exists() {
                 assert!(figures.contains(&format!("\"{figure}\"")), "no figure is called {figure}");
                 continue;
             }
-            let (place, test) = holder.split_once("::").unwrap_or_else(|| panic!("neither a test nor a figure: {holder}"));
+            let (place, test) =
+                holder.split_once("::").unwrap_or_else(|| panic!("neither a test nor a figure: {holder}"));
             let files = if place.ends_with(".rs") { vec![Path::new(REPOSITORY).join(place)] } else { promise(place) };
             assert!(files.iter().any(|file| has_test(file, test)), "no test is called {holder}");
         }
