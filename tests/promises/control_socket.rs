@@ -124,7 +124,7 @@ async fn more_connections_than_are_served_are_told_so() {
             client.next(id, Some(PATIENCE)).map(|_| client)
         };
         let held: Vec<_> = (0..FOLLOWERS).map(|_| follow().expect("the first record")).collect();
-        let error = follow().err().expect("one too many").to_string();
+        let error = follow().expect_err("one too many").to_string();
         assert!(error.contains("busy: 12 connections follow a tree"), "{error}");
         // A question still gets through, until every connection is taken.
         let mut rest = Vec::new();

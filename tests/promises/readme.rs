@@ -76,7 +76,8 @@ fn its_first_screen_is_what_the_command_says() {
     };
     let said = text(&ran.stdout).split("\n\n").next().expect("a table");
     let (mut said, mut shown) = (words(said), words(table));
-    (said.sort(), shown.sort());
+    said.sort();
+    shown.sort();
     assert_eq!(said, shown, "{command}");
     let drawn = shell(clone.path(), "treeward tree");
     // How far a subtree had come when it was struck is for the threads to decide.
