@@ -34,6 +34,7 @@ mod journal_sqlite;
 mod journal_verify;
 mod journal_writer;
 mod killed_at_any_moment;
+mod program_faults;
 mod readme;
 mod same_seed_same_bodies;
 mod specification;
