@@ -11,7 +11,7 @@ use super::RuleError;
 pub enum Action {
     /// Rust code panics.
     Panic,
-    /// The actor is killed: no handler of it runs again.
+    /// The actor or process is killed: nothing of it runs again.
     Kill,
     /// What thinks ends as a guest does that trapped.
     Trap,
@@ -80,7 +80,7 @@ impl Verb {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Panic => "Rust code panics",
-            Self::Kill => "the actor is killed: no handler of it runs again",
+            Self::Kill => "the actor or process is killed: nothing of it runs again",
             Self::Trap => "what thinks ends as a guest does that trapped",
             Self::Hang => "no answer and no end, until a stop or a deadline",
             Self::Error => "it fails with the error answer it has (TEXT is all that follows the `=`)",

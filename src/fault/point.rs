@@ -40,6 +40,14 @@ pub enum Point {
     Tool,
     /// A guest's HTTP request goes out.
     Http,
+    /// A program is spawned.
+    Spawn,
+    /// The exit of a program, as its session learns of it.
+    ExitStatus,
+    /// A program runs.
+    Harness,
+    /// The warden, at the moment a program runs.
+    Warden,
     /// A record goes to the store.
     Append,
     /// The store syncs.
@@ -57,7 +65,7 @@ pub enum Scope {
 
 impl Point {
     /// All of them, in the order they are listed in.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::Session,
         Self::Start,
         Self::Agent,
@@ -73,6 +81,10 @@ impl Point {
         Self::Gate,
         Self::Tool,
         Self::Http,
+        Self::Spawn,
+        Self::ExitStatus,
+        Self::Harness,
+        Self::Warden,
         Self::Append,
         Self::Sync,
     ];
@@ -114,6 +126,16 @@ impl Point {
             Self::Tool => ("tool", "a tool runs", &[Error, Drop, Delay, Hang, Panic], "tool tool=grep error"),
             Self::Http => {
                 ("http", "a guest's HTTP request goes out", &[Error, Drop, Delay, Hang], "http every=3 error=timed out")
+            }
+            Self::Spawn => ("spawn", "a program is spawned", &[Error, Delay], "spawn capsule=coder nth=1 error=EAGAIN"),
+            Self::ExitStatus => {
+                ("exit_status", "a program's exit, as its session learns of it", &[Drop, Delay], "exit_status delay=2s")
+            }
+            Self::Harness => {
+                ("harness", "a program runs: SIGKILL or SIGSTOP", &[Kill, Hang], "harness path=0.1 attempt=1 kill")
+            }
+            Self::Warden => {
+                ("warden", "the warden, when a program runs: SIGKILL or SIGSTOP", &[Kill, Hang], "warden path=0.2 kill")
             }
             Self::Append => ("append", "records go to the store", &[Error], "append nth=5 error"),
             Self::Sync => ("sync", "the store syncs", &[Error, Delay], "sync nth=3 error"),

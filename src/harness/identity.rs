@@ -27,10 +27,7 @@ impl Identity {
         Some(Self { pid, start_ticks: start_ticks(pid)?, boot_id: boot_id().clone() })
     }
 
-    /// Of this process itself.
-    ///
-    /// # Panics
-    /// Where no `/proc` is mounted: nothing here works there, and [`Warden::start`](super::Warden::start) says so first.
+    /// Of this process itself. Where no `/proc` is mounted it matches nobody; nothing is spawned there either.
     pub(super) fn own() -> &'static Self {
         static OWN: OnceLock<Identity> = OnceLock::new();
         OWN.get_or_init(|| Self::of(nix::unistd::getpid().as_raw()).unwrap_or_else(Self::unreadable))

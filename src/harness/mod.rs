@@ -10,12 +10,14 @@
 pub mod call;
 mod containment;
 pub mod fake;
+mod faults;
 mod identity;
 mod process;
 pub mod run;
 mod warden;
 
 pub use containment::{Containment, Isolation};
+pub use faults::{Faulty, FaultyProc, RunFaults};
 pub use identity::{Identity, RunTag};
 pub use process::{
     Buried, ExitStatus, Process, ProcessLimits, Signal, SignalError, SpawnError, SpawnRequest, SpawnStage, Whom,

@@ -10,8 +10,8 @@ use super::report::Outcome;
 use super::scribe::Scribe;
 use super::session::SessionSeed;
 use crate::agent::{Session, Task};
-use crate::harness::Warden;
 use crate::harness::run::{AgentParts, CommandSpec, Recorder, Recording, Report, StopOrder, agent};
+use crate::harness::{Faulty, RunFaults, Warden};
 use crate::ids::{RunId, Strand};
 use crate::journal::{Ids, Kind};
 use crate::supervision::StopTimes;
@@ -69,7 +69,8 @@ pub(super) fn run(
     spec: CommandSpec,
     session: Session,
     task: Task,
-    stop: watch::Receiver<Option<StopOrder>>,
+    mut stop: watch::Receiver<Option<StopOrder>>,
+    faults: RunFaults,
 ) -> impl Future<Output = Outcome> + Send + 'static {
     let shared = &seed.shared;
     let scribe = Scribe {
@@ -85,13 +86,21 @@ pub(super) fn run(
         task,
         directories: seed.directories.to_vec(),
         variables: shared.variables(seed.prepared.capsule.grants()),
-        stop,
+        stop: stop.clone(),
         recorder: Arc::new(OnMain(scribe)),
         chance: shared.env.run_of(seed.tree.number, &seed.path, seed.attempt),
         limits: shared.limits.clone(),
     };
     async move {
-        let Report { class, result, detail, spawned, survivors } = agent(&warden, parts).await;
+        if let Some(late) = faults.lateness() {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(Option::is_some) => {}
+                () = tokio::time::sleep(late) => {}
+            }
+        }
+        let launcher = Faulty::new(&warden, faults);
+        let Report { class, result, detail, spawned, survivors } = agent(&launcher, parts).await;
         let left = (survivors > 0).then(|| format!("{survivors} processes it had left behind were ended"));
         let detail = match (detail, left) {
             (Some(detail), Some(left)) => Some(format!("{detail}; {left}")),

@@ -78,18 +78,28 @@ impl Mind {
     }
 }
 
-/// Starts the agent of a session, once `barrier` is committed. `fault`: what strikes it as it begins.
+/// What strikes an agent.
+#[derive(Debug, Default)]
+pub(super) struct Struck {
+    /// As it begins.
+    pub(super) begins: Option<Action>,
+    /// Where it is a program.
+    #[cfg(feature = "harness")]
+    pub(super) run: crate::harness::RunFaults,
+}
+
+/// Starts the agent of a session, once `barrier` is committed.
 pub(super) fn start(
     seed: &SessionSeed,
     session: ActorRef<SessionMessage>,
     barrier: Option<Ticket>,
-    fault: Option<Action>,
+    faults: Struck,
 ) -> Mind {
     let handle = handle(seed, session.clone());
     let pulse = seed.pulse.clone();
     // Made here, not in the task: one that is aborted before it first runs says farewell too.
     let farewell = Farewell { session, outcome: None };
-    let (thought, stopper) = think(seed, handle, fault);
+    let (thought, stopper) = think(seed, handle, faults);
     let task = async move {
         // Dropped in reverse: the agent, then the pulse, then the farewell.
         let mut farewell = farewell;
@@ -119,7 +129,7 @@ type Stopper = super::commands::Stopper;
 #[cfg(not(feature = "harness"))]
 type Stopper = std::convert::Infallible;
 
-fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought, Option<Stopper>) {
+fn think(seed: &SessionSeed, handle: Session, faults: Struck) -> (Thought, Option<Stopper>) {
     let task = Task { text: seed.task.to_string() };
     let thought: Thought = match &seed.prepared.agent {
         Thinker::Native(agent) => {
@@ -138,11 +148,11 @@ fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought
         Thinker::Command(warden, spec) => {
             let (stopper, stop) = Stopper::new();
             let stopped = until_stopped(stop.clone());
-            let run = super::commands::run(seed, warden.clone(), (**spec).clone(), handle, task, stop);
-            return (unless_struck(Box::pin(run), fault, stopped), Some(stopper));
+            let run = super::commands::run(seed, warden.clone(), (**spec).clone(), handle, task, stop, faults.run);
+            return (unless_struck(Box::pin(run), faults.begins, stopped), Some(stopper));
         }
     };
-    (unless_struck(thought, fault, std::future::pending()), None)
+    (unless_struck(thought, faults.begins, std::future::pending()), None)
 }
 
 /// `thought`, unless `fault` strikes it as it begins. What hangs or is late hears `stopped`.

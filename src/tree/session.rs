@@ -209,14 +209,36 @@ impl State {
     }
 
     fn begin(&mut self) {
-        let strike = self.cursor.strike(Point::Agent, None);
-        if let Some(strike) = &strike {
-            self.scribe.struck(Strand::Main, strike);
-        }
+        let faults = self.struck();
         // Law 2: an agent that can change the world by itself goes on only when all before it is durable.
         let barrier = self.careful.then(|| self.seed.shared.journal.barrier_of(self.seed.tree.id));
-        self.agent = Some(mind::start(&self.seed, self.me.clone(), barrier, strike.map(|strike| strike.action)));
+        self.agent = Some(mind::start(&self.seed, self.me.clone(), barrier, faults));
         self.check_again(self.stall());
+    }
+
+    /// What is to strike the agent of this attempt: each of its points is passed once.
+    fn struck(&mut self) -> mind::Struck {
+        let mut strike = |point| {
+            let strike = self.cursor.strike(point, None)?;
+            self.scribe.struck(Strand::Main, &strike);
+            Some(strike.action)
+        };
+        let begins = strike(Point::Agent);
+        #[cfg(feature = "harness")]
+        let run = match &self.seed.prepared.agent {
+            super::context::Thinker::Command(..) => crate::harness::RunFaults {
+                spawn: strike(Point::Spawn),
+                exit_status: strike(Point::ExitStatus),
+                harness: strike(Point::Harness),
+                warden: strike(Point::Warden),
+            },
+            _ => crate::harness::RunFaults::default(),
+        };
+        mind::Struck {
+            begins,
+            #[cfg(feature = "harness")]
+            run,
+        }
     }
 
     fn stall(&self) -> Duration {

@@ -38,6 +38,7 @@ mod killed_at_any_moment;
 mod limits;
 mod limits_guests;
 mod limits_width;
+mod program_faults;
 mod readme;
 mod same_seed_same_bodies;
 mod specification;

@@ -95,7 +95,10 @@ async fn a_program_that_cannot_start_says_why_and_names_itself() {
             path
         };
         let program = "treeward-no-such-program".to_owned();
-        assert_eq!(refused(&warden, request([&program])).await, SpawnError::NotFound { program: program.clone() });
+        let mut absent = request([&program]);
+        // Directories that may not be searched would make it a refusal of permission, as for a shell.
+        absent.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+        assert_eq!(refused(&warden, absent).await, SpawnError::NotFound { program });
 
         let plain = file("plain", "#!/bin/sh\n", 0o644);
         let program = plain.display().to_string();

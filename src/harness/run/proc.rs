@@ -32,6 +32,11 @@ pub trait Launcher: Send + Sync {
 
     /// Spawns a process. When this is dropped meanwhile, whatever was spawned is buried.
     fn spawn(&self, request: SpawnRequest) -> impl Future<Output = Result<Self::Proc, SpawnError>> + Send;
+
+    /// Sends a signal to the helper that spawns, where there is one: a fault.
+    fn strike(&self, _signal: Signal) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 impl Proc for Process {
@@ -61,5 +66,9 @@ impl Launcher for Warden {
 
     async fn spawn(&self, request: SpawnRequest) -> Result<Process, SpawnError> {
         Warden::spawn(self, request).await
+    }
+
+    async fn strike(&self, signal: Signal) {
+        Warden::strike(self, signal).await;
     }
 }

@@ -256,7 +256,7 @@ fn streams() -> nix::Result<([OwnedFd; 3], [OwnedFd; 3])> {
 }
 
 /// The error of the system, typed.
-pub(super) fn spawn_error(program: &str, directory: &str, stage: SpawnStage, errno: Errno) -> SpawnError {
+pub(in crate::harness) fn spawn_error(program: &str, directory: &str, stage: SpawnStage, errno: Errno) -> SpawnError {
     let program = program.to_owned();
     match (stage, errno) {
         (SpawnStage::Directory, errno) => {

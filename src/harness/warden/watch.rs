@@ -130,10 +130,7 @@ impl Watch {
                 let (hold, orders, burials) = (&mut self.hold, &mut self.orders, &mut self.burials);
                 let warden = async move {
                     let Some(Hold { helper, link, .. }) = hold else { return std::future::pending().await };
-                    let mut interest = Interest::READABLE;
-                    if link.get_ref().has_output() {
-                        interest |= Interest::WRITABLE;
-                    }
+                    let interest = interest(link.get_ref());
                     tokio::select! {
                         biased;
                         ready = link.ready(interest) => ready.map_or(Happened::Lost, |_| Happened::Ready),
@@ -175,10 +172,7 @@ impl Watch {
                     }
                 }
                 Happened::Lost => {
-                    // What it said before it died still counts.
-                    while self.exchange().await {
-                        tokio::task::yield_now().await;
-                    }
+                    self.last_words();
                     self.lost().await;
                 }
                 Happened::Tick => self.heartbeat().await,
@@ -221,42 +215,33 @@ impl Watch {
         self.runs.insert(self.next, Run { tag, fate, keeper: None, reply: Some(reply) });
     }
 
-    /// Reads and writes what can be; whether the warden is still there.
+    /// Waits until something can be read or written, and does; whether the warden still talks. Cancel safe.
     async fn exchange(&mut self) -> bool {
-        let Some(hold) = &mut self.hold else { return false };
-        let mut said = Vec::new();
-        let mut alive = true;
-        {
-            let Ok(mut guard) = hold.link.ready_mut(Interest::READABLE | Interest::WRITABLE).await else {
-                return false;
-            };
-            let ready = guard.ready();
-            let link = guard.get_inner_mut();
-            alive &= link.flush().is_ok();
-            let blocked = link.has_output();
-            let filled = link.fill();
-            alive &= !matches!(filled, Ok(Filled::Closed) | Err(_));
-            loop {
-                match link.next().and_then(|frame| frame.map(|frame| Say::decode(&frame)).transpose()) {
-                    Ok(Some(say)) => said.push(say),
-                    Ok(None) => break,
-                    Err(_) => {
-                        alive = false;
-                        break;
-                    }
-                }
-            }
-            if matches!(filled, Ok(Filled::Nothing)) && ready.is_readable() {
-                guard.clear_ready_matching(Ready::READABLE);
-            }
-            if blocked && ready.is_writable() {
-                guard.clear_ready_matching(Ready::WRITABLE);
+        let Some(Hold { link, .. }) = &mut self.hold else { return false };
+        let interest = interest(link.get_ref());
+        let Ok(mut guard) = link.ready_mut(interest).await else { return false };
+        let step = step(guard.get_inner_mut());
+        if step.drained {
+            guard.clear_ready_matching(Ready::READABLE);
+        }
+        if step.blocked {
+            guard.clear_ready_matching(Ready::WRITABLE);
+        }
+        drop(guard);
+        step.said.into_iter().for_each(|say| self.hear(say));
+        step.talks
+    }
+
+    /// Hears what a warden said before it died. Waits for nothing: a fork of it may hold the socket open.
+    fn last_words(&mut self) {
+        while let Some(Hold { link, .. }) = &mut self.hold {
+            let step = step(link.get_mut());
+            let over = step.drained || !step.talks;
+            step.said.into_iter().for_each(|say| self.hear(say));
+            if over {
+                return;
             }
         }
-        for say in said {
-            self.hear(say);
-        }
-        alive
     }
 
     fn hear(&mut self, say: Say) {
@@ -370,6 +355,40 @@ impl Watch {
         }
         self.bury_all().await;
     }
+}
+
+fn interest(link: &Link) -> Interest {
+    if link.has_output() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
+}
+
+/// What one look at the socket gave.
+struct Step {
+    said: Vec<Say>,
+    /// There is no more to be read for now.
+    drained: bool,
+    /// What is to be said has no room for now.
+    blocked: bool,
+    talks: bool,
+}
+
+/// Writes and reads once what can be.
+fn step(link: &mut Link) -> Step {
+    let mut talks = link.flush().is_ok();
+    let blocked = link.has_output();
+    let filled = link.fill();
+    talks &= !matches!(filled, Ok(Filled::Closed) | Err(_));
+    let mut said = Vec::new();
+    loop {
+        match link.next().and_then(|frame| frame.map(|frame| Say::decode(&frame)).transpose()) {
+            Ok(Some(say)) => said.push(say),
+            Ok(None) => break,
+            Err(_) => {
+                talks = false;
+                break;
+            }
+        }
+    }
+    Step { said, drained: matches!(filled, Ok(Filled::Nothing)), blocked, talks }
 }
 
 async fn start(config: &WardenConfig) -> Result<(Hold, Containment), WardenError> {

@@ -402,7 +402,9 @@ impl Link {
         let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
         let message = match recvmsg::<()>(self.socket.as_raw_fd(), &mut slices, Some(&mut control), flags) {
             Ok(message) => message,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Filled::Nothing),
+            Err(Errno::EAGAIN) => return Ok(Filled::Nothing),
+            // Not empty: to be tried again.
+            Err(Errno::EINTR) => return Ok(Filled::Some),
             Err(errno) => return Err(errno.into()),
         };
         let bytes = message.bytes;
