@@ -30,6 +30,11 @@ components() {
     cat <<LIST
 examples/survey/reader.wasm reader
 examples/survey/survey.wasm survey
+examples/race/race.wasm race
+examples/race/way.wasm way
+examples/wide/wide.wasm wide
+examples/wide/primes.wasm primes
+examples/deep/deep.wasm deep
 tests/guests/script/script.wasm script
 tests/guests/echo-tool/echo-tool.wasm echo-tool
 tests/guests/fetch/fetch.wasm fetch

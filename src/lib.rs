@@ -38,6 +38,7 @@ compile_error!("treeward contains panics: it cannot be built with panic = \"abor
 
 pub mod agent;
 pub mod capsule;
+pub mod control;
 #[cfg(feature = "harness")]
 pub mod driver;
 pub mod env;
@@ -57,4 +58,7 @@ mod tree;
 pub use agent::Completion;
 pub use capsule::{Capsule, Team};
 pub use limits::Limits;
-pub use tree::{Builder, Place, PrepareError, Runtime, StartError, Stopper, Submission, SubmitError, Tree};
+pub use tree::{
+    Builder, Doing, Place, PrepareError, Runtime, SessionView, Sessions, Standing, StartError, Stopped, Stopper,
+    Submission, SubmitError, Tree,
+};

@@ -29,7 +29,7 @@ pub enum Exit {
 pub const HELP: &str = "\
 Exit codes:
   0    it answered
-  1    it answered that it could not (verify: damaged; diff: different)
+  1    it answered that it could not (verify: damaged; diff: different; soak: left over)
   2    bad input: arguments, manifest, task
   3    it crashed, or nobody knows how it ended
   4    refused: a grant, the budget, a limit

@@ -19,6 +19,7 @@ Nothing is overwritten: the directory must not exist yet, or be empty.
 
 Examples:
   treeward new mine --template guest
+  treeward new mine --template command
   treeward run mine --task 'Hello'")]
 pub struct Args {
     /// The directory to make; its last part becomes the capsule's name
@@ -36,6 +37,8 @@ pub struct Args {
 enum Template {
     /// A WebAssembly component written in Rust, with its built component
     Guest,
+    /// A program, written in Python: any other will do
+    Command,
 }
 
 /// A file of a template: its path in the new directory, and what is in it.
@@ -61,10 +64,24 @@ const GUEST: &[File] = &[
     file!("wit/treeward.wit", "wit/treeward.wit"),
 ];
 
+const COMMAND: &[File] = &[
+    file!("capsule.toml", "templates/command/capsule.toml"),
+    file!("README.md", "templates/command/README.md"),
+    file!("agent.py", "templates/command/agent.py"),
+];
+
 impl Template {
     fn files(self) -> &'static [File] {
         match self {
             Self::Guest => GUEST,
+            Self::Command => COMMAND,
+        }
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Self::Guest => "a capsule that runs as it is; its README.md says how to build it anew",
+            Self::Command => "a capsule that runs as it is; its README.md says what a program has to do",
         }
     }
 }
@@ -81,7 +98,7 @@ pub fn run(args: &Args) -> Outcome {
         out.json(&json!({ "name": name, "directory": args.name, "files": files }).to_string())?;
     } else {
         let directory = args.name.display().to_string();
-        out.text(&format!("{directory}: a capsule that runs as it is; its README.md says how to build it anew"))?;
+        out.text(&format!("{directory}: {}", args.template.about()))?;
         out.text(&format!("next: treeward run {} --task 'Hello'", quoted(&directory)))?;
     }
     out.finish()?;
@@ -132,13 +149,15 @@ mod tests {
 
     #[test]
     fn what_is_made_is_a_capsule_of_that_name() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = place.path().join("mine");
-        make(&directory, "mine", GUEST).unwrap();
-        assert_eq!(Team::load(&directory).unwrap().root().name(), "mine");
-        for (path, _) in GUEST {
-            let content = fs::read(directory.join(path)).unwrap();
-            assert!(!content.windows(NAME.len()).any(|part| part == NAME.as_bytes()), "{path} still has a hole");
+        for template in [Template::Guest, Template::Command] {
+            let place = tempfile::tempdir().unwrap();
+            let directory = place.path().join("mine");
+            make(&directory, "mine", template.files()).unwrap();
+            assert_eq!(Team::load(&directory).unwrap().root().name(), "mine");
+            for (path, _) in template.files() {
+                let content = fs::read(directory.join(path)).unwrap();
+                assert!(!content.windows(NAME.len()).any(|part| part == NAME.as_bytes()), "{path} still has a hole");
+            }
         }
     }
 

@@ -4,7 +4,7 @@ mod follow;
 mod interrupts;
 mod panics;
 mod reporter;
-mod screen;
+pub(super) mod screen;
 mod summary;
 mod task;
 
@@ -64,6 +64,10 @@ pub struct Args {
     /// The seed all chance is drawn from; otherwise from the system
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// As a simulation: one thread, time that passes only when nothing else can happen, no programs and no network. The
+    /// same seed and the same files then give the same record bodies, byte for byte
+    #[arg(long)]
+    simulate: bool,
     /// A fault that is to strike (`treeward faults` lists what there is); repeatable
     #[arg(long = "fault", value_name = "RULE")]
     faults: Vec<Rule>,
@@ -76,6 +80,9 @@ pub struct Args {
     /// Nothing but the answer
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
+    /// Do not listen: `treeward ps`, `stop` and `tree --watch` then do not reach this run
+    #[arg(long)]
+    no_control: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -86,6 +93,7 @@ Examples:
   treeward run examples/survey --input .
   treeward run examples/survey --input . --task json --quiet | jq .files
   treeward run examples/survey --input . --fault 'session path=0.1 panic'
+  treeward run examples/survey --input docs --simulate --seed 7 --fault 'agent p=0.1 trap'
   treeward run mine --task-file task.md --input docs --budget usd=2,depth=3 --deadline 10m";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -115,6 +123,13 @@ pub fn run(args: &Args) -> Outcome {
     let team = Team::load(&args.capsule).map_err(|error| Failure::new(Exit::Usage, error))?;
     let task = task::task(args.task.clone(), args.task_file.clone(), Limits::default().task)?;
     let mut builder = Runtime::builder().journal(place(args));
+    // Named, not "this one": programs can then call back with it.
+    if let Ok(treeward) = std::env::current_exe() {
+        builder = builder.warden(treeward::harness::Program::Path(treeward));
+    }
+    if !args.no_control {
+        builder = builder.control(treeward::control::Listen::UsualPlace);
+    }
     builder = variables(&team, builder);
     if let Some(seed) = args.seed {
         builder = builder.seed(seed);
@@ -123,10 +138,14 @@ pub fn run(args: &Args) -> Outcome {
         builder = builder.faults(Plan::new(args.faults.clone()));
     }
     let submission = submission(team, task, args);
-    let threads = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Exit::Crashed, format!("no threads to run on: {error}")))?;
+    if args.simulate {
+        builder = builder.simulated();
+    }
+    let threads = match args.simulate {
+        true => tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build(),
+        false => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
+    };
+    let threads = threads.map_err(|error| Failure::new(Exit::Crashed, format!("no threads to run on: {error}")))?;
     let outcome = threads.block_on(carry_out(builder, submission, args));
     // What still blocks a thread by now (a read of a dead network file system) does not keep the process.
     threads.shutdown_timeout(Duration::from_millis(200));
@@ -178,6 +197,9 @@ async fn carry_out(builder: Builder, submission: Submission, args: &Args) -> Out
     let mode = Mode::choose(args.json, args.quiet, std::io::stderr().is_terminal());
     let mut reporter = Reporter::new(mode, std::io::stderr().is_terminal() && wants_colour());
     let runtime = builder.start().await.map_err(not_started)?;
+    if let Some(problem) = runtime.control_problem() {
+        reporter.notice(&format!("note: `treeward ps` and `stop` do not reach this run: {problem}"));
+    }
     for recovered in runtime.recovered() {
         reporter.notice(&format!(
             "note: {} had been killed; it was ended as {}",
@@ -260,6 +282,7 @@ fn completion_json(id: treeward::ids::TreeId, completion: &Completion, exit: Exi
 
 fn not_started(error: StartError) -> Failure {
     match error {
+        StartError::Limits(_) => Failure::new(Exit::Usage, error),
         StartError::Actor(_) => Failure::new(Exit::Crashed, error),
         StartError::Store(_) => Failure::new(Exit::Journal, error),
     }

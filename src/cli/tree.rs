@@ -1,5 +1,7 @@
 //! `treeward tree`: the sessions of a tree and how they ended.
 
+mod watch;
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -18,6 +20,7 @@ use super::view::{Line, Space, State, Style, Tree, census, draw, status_name, ti
 Examples:
   treeward tree                    the latest tree
   treeward tree tree_6f1c          the one whose id begins like this
+  treeward tree --watch            the latest tree that runs, as it grows
   treeward tree --journal other.db --json | jq '.sessions[] | select(.state != \"ok\")'")]
 pub struct Args {
     /// The tree: its id, the beginning of one, or `latest`
@@ -25,13 +28,25 @@ pub struct Args {
     tree: Option<String>,
     #[command(flatten)]
     at: At,
-    /// The tree as one JSON object
+    /// Follow a running tree, of any process of yours, to its end
+    #[arg(long)]
+    watch: bool,
+    /// Only in this process
+    #[arg(long, value_name = "PID", requires = "watch")]
+    pid: Option<u32>,
+    /// The tree as one JSON object; with --watch each record as one
     #[arg(long)]
     json: bool,
 }
 
 /// Prints the tree.
 pub fn run(args: &Args) -> Outcome {
+    if args.watch
+        && let Some(watched) = watch::watch(args.tree.as_deref(), args.pid, args.json)?
+    {
+        return watched;
+    }
+    // One that does not run is what the journal says it was.
     let mut source = args.at.open()?;
     let info = find(&mut source, args.tree.as_deref())?;
     let mut tree = Tree::default();

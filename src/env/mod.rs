@@ -56,6 +56,15 @@ impl Env {
         Self { inner: Arc::new(Inner { seed, salt, simulated, plan, start: (now, Instant::now()) }) }
     }
 
+    /// The same, with ids unlike those of any other run: for a journal that holds other runs too.
+    #[must_use]
+    pub fn with_ids_of_its_own(&self) -> Self {
+        let Inner { seed, simulated, plan, start, .. } = &*self.inner;
+        let inner =
+            Inner { seed: *seed, salt: system_seed(), simulated: *simulated, plan: plan.clone(), start: *start };
+        Self { inner: Arc::new(inner) }
+    }
+
     /// The seed every fork is derived from.
     pub fn seed(&self) -> u64 {
         self.inner.seed

@@ -11,18 +11,17 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmBacktraceDetails};
 
 use super::cache::{Cache, CacheError};
+use super::lane::Turns;
 use super::sizing::{Sizing, free_maps};
 use super::state::{self, Guest};
 use super::ticker::{Ticker, Ticking};
 use crate::ids::Digest;
-use crate::limits::Limits;
+use crate::limits::{LARGEST_MEMORY, Limits};
 
 /// Stack a guest's own calls may use; beyond it the guest traps.
 const WASM_STACK: usize = 512 << 10;
 /// A fiber's whole stack: the guest's, and what host calls made on top of it need. Reserved, touched page by page.
 const FIBER_STACK: usize = 2 << 20;
-/// No memory of a guest is larger, whatever its capsule's `limits.memory` says: what 32 bits can address.
-const LARGEST_MEMORY: usize = 4 << 30;
 /// Core instances of one component. A Python guest has 38.
 const CORE_INSTANCES: u32 = 100;
 /// Tables per live guest, and elements of each; an interpreter's function table has some ten thousand.
@@ -89,6 +88,7 @@ pub(super) struct Inner {
     compiled: Mutex<BTreeMap<Digest, Component>>,
     places: Arc<Semaphore>,
     ticker: Option<Ticker>,
+    pub(super) turns: Turns,
 }
 
 /// Compiled components remembered in the process.
@@ -136,6 +136,7 @@ impl Guests {
             compiled: Mutex::default(),
             places: Arc::new(Semaphore::new(sizing.live as usize)),
             ticker,
+            turns: Turns::default(),
         })))
     }
 
@@ -222,7 +223,7 @@ fn engine_config(config: &GuestConfig, sizing: Sizing) -> Config {
         .max_tables_per_module(TABLES)
         .table_elements(TABLE_ELEMENTS)
         .total_stacks(sizing.live)
-        .max_memory_size(LARGEST_MEMORY)
+        .max_memory_size(usize::try_from(LARGEST_MEMORY).unwrap_or(usize::MAX))
         .linear_memory_keep_resident(KEEP_RESIDENT)
         .table_keep_resident(KEEP_RESIDENT);
     // A simulation is set up thousands of times and runs few guests each time: a pool would cost more than it saves.

@@ -153,6 +153,7 @@ mod tests {
     }
 
     /// A server that answers each connection with these bytes and closes it.
+    #[expect(clippy::disallowed_methods, reason = "a test's own server")]
     async fn server(answer: &'static [u8]) -> (String, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

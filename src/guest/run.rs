@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,6 +13,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline, WasmBackt
 use wasmtime_wasi::I32Exit;
 
 use super::engine::{Busy, FUEL_PER_YIELD, Inner, fuel};
+use super::lane::{Lane, Turn, Turns};
 use super::pace::paced;
 use super::state::Guest;
 use super::stop::Stop;
@@ -80,28 +82,58 @@ const PROGRESS: Duration = Duration::from_secs(1);
 struct Meter {
     used: AtomicU64,
     limit: Duration,
+    /// Set when the guest was made to yield, which is not when it waits.
+    interrupted: AtomicBool,
 }
 
 impl Meter {
+    fn new(limit: Duration) -> Self {
+        Self { used: AtomicU64::new(0), limit, interrupted: AtomicBool::new(false) }
+    }
+
     fn used(&self) -> Duration {
         Duration::from_nanos(self.used.load(Ordering::Relaxed))
     }
 
-    /// Runs a guest by the clock, and says now and then that it goes on.
-    async fn over<T>(&self, session: &Session, mut run: Pin<&mut impl Future<Output = T>>) -> T {
+    /// Runs a guest by the clock, says now and then that it goes on, and moves it aside while it is busy.
+    async fn over<T>(
+        &self,
+        turns: &Turns,
+        lane: &Lane,
+        session: &Session,
+        mut run: Pin<&mut impl Future<Output = T>>,
+    ) -> T {
         let mut told = Duration::ZERO;
-        std::future::poll_fn(|cx| {
-            let from = Instant::now();
-            let poll = run.as_mut().poll(cx);
-            let nanos = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.used.fetch_add(nanos, Ordering::Relaxed);
-            if poll.is_pending() && self.used() >= told + PROGRESS {
-                told = self.used();
-                session.progress();
+        let mut turn: Option<Turn> = None;
+        let mut busy = false;
+        loop {
+            let done = std::future::poll_fn(|cx| {
+                let from = Instant::now();
+                let poll = match &turn {
+                    Some(turn) => turn.aside(|| run.as_mut().poll(cx)),
+                    None => run.as_mut().poll(cx),
+                };
+                let nanos = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.used.fetch_add(nanos, Ordering::Relaxed);
+                if poll.is_pending() && self.used() >= told + PROGRESS {
+                    told = self.used();
+                    session.progress();
+                }
+                turn = None;
+                let interrupted = self.interrupted.swap(false, Ordering::Relaxed);
+                let still_busy = std::mem::replace(&mut busy, interrupted) && interrupted;
+                match poll {
+                    Poll::Ready(result) => Poll::Ready(Some(result)),
+                    // Its second tick in a row: it is polled again when it has its turn.
+                    Poll::Pending if still_busy => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
+            match done.await {
+                Some(result) => return result,
+                None => turn = Some(turns.next(lane).await),
             }
-            poll
-        })
-        .await
+        }
     }
 }
 
@@ -125,7 +157,8 @@ where
     };
     let tail = Tail::default();
     let limit = confinement.running;
-    let meter = Arc::new(Meter { used: AtomicU64::new(0), limit });
+    let lane = confinement.lane.clone();
+    let meter = Arc::new(Meter::new(limit));
     let mut store = Store::new(&inner.engine, lower(inner, session.clone(), confinement, &tail));
     store.limiter(|guest| &mut guest.limiter);
     // One call's texts together; the limits of each are checked behind it.
@@ -147,7 +180,7 @@ where
             }
             body(&mut store, instance).await
         });
-        if inner.simulated { paced(work).await } else { meter.over(&session, work).await }
+        if inner.simulated { paced(work).await } else { meter.over(&inner.turns, &lane, &session, work).await }
     };
     let exit = match result {
         Ok(result) => Exit::Answered(result),
@@ -168,7 +201,11 @@ fn bound(store: &mut Store<Guest>, simulated: bool, meter: &Arc<Meter>) -> wasmt
     let meter = meter.clone();
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(move |_| {
-        if meter.used() >= meter.limit { Err(Stop::Running(meter.limit).into()) } else { Ok(UpdateDeadline::Yield(1)) }
+        if meter.used() >= meter.limit {
+            return Err(Stop::Running(meter.limit).into());
+        }
+        meter.interrupted.store(true, Ordering::Relaxed);
+        Ok(UpdateDeadline::Yield(1))
     });
     Ok(())
 }

@@ -11,6 +11,7 @@ use wasmtime_wasi_http::WasiHttpCtx;
 
 use super::engine::Inner;
 use super::http::Outgoing;
+use super::lane::Lane;
 use super::session_host::Lent;
 use super::state::{Guest, Limiter};
 use super::tail::Tail;
@@ -39,18 +40,21 @@ pub struct Confinement {
     pub env: Env,
     /// Where its randomness comes from; the same chance gives the same stream.
     pub chance: Chance,
+    /// Where it runs when it is busy: with the others of its tree.
+    pub lane: Lane,
 }
 
 impl Confinement {
     /// Nothing but a clock, chance and these limits.
     pub fn nothing(memory: u64, running: Duration, env: Env, chance: Chance) -> Self {
-        Self { directories: Vec::new(), variables: Vec::new(), hosts: BTreeSet::new(), memory, running, env, chance }
+        let (directories, variables, hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { directories, variables, hosts, memory, running, env, chance, lane: Lane::default() }
     }
 }
 
 /// Lowers a confinement into the state of a new guest.
 pub(super) fn lower(inner: &Inner, session: Session, lent: Confinement, tail: &Tail) -> Guest {
-    let Confinement { directories, variables, hosts, memory, running: _, env, mut chance } = lent;
+    let Confinement { directories, variables, hosts, memory, running: _, env, mut chance, lane: _ } = lent;
     let mut stream = || {
         let mut seed = [0; 32];
         chance.fill(&mut seed);

@@ -33,7 +33,7 @@ impl Identity {
     /// Where no `/proc` is mounted: nothing here works there, and [`Warden::start`](super::Warden::start) says so first.
     pub(super) fn own() -> &'static Self {
         static OWN: OnceLock<Identity> = OnceLock::new();
-        OWN.get_or_init(|| Self::of(nix::unistd::getpid().as_raw()).unwrap_or_else(|| Self::unreadable()))
+        OWN.get_or_init(|| Self::of(nix::unistd::getpid().as_raw()).unwrap_or_else(Self::unreadable))
     }
 
     fn unreadable() -> Self {

@@ -442,6 +442,11 @@ impl Session {
             Kind::QuestionAsked { .. } => self.question = true,
             Kind::QuestionAnswered { .. } => self.question = false,
             Kind::UsageReported { usage } => add(&mut self.spent, usage),
+            // What a program does is not seen: from here on it may have done anything.
+            Kind::HarnessStarting { .. } => {
+                self.attempt_changed = true;
+                self.changed = true;
+            }
             _ => {}
         }
     }

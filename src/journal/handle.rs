@@ -15,6 +15,7 @@ use crate::env::Env;
 use crate::ids::{Digest, SessionPath, Strand, TreeId};
 use crate::limits::Limits;
 
+use super::counts::{Counter, Counts};
 use super::fold::{Closing, Refused};
 use super::queue::Share;
 use super::record::{Ids, Kind, Labels};
@@ -202,6 +203,7 @@ fn unawaited(mut entry: Entry) -> Append {
 pub struct Journal {
     writer: ActorRef<Message>,
     health: watch::Receiver<Health>,
+    counts: Arc<Counts>,
     opener: Option<Opener>,
 }
 
@@ -223,12 +225,14 @@ impl Journal {
     ) -> Result<Self, ractor::SpawnErr> {
         let opener = if env.is_simulated() { None } else { store.opener() };
         let (health_sender, health) = watch::channel(Health::Good);
-        let start = writer::Start { env: env.clone(), store, options, faults, health: health_sender };
+        let counts = Arc::new(Counts::default());
+        let start =
+            writer::Start { env: env.clone(), store, options, faults, health: health_sender, counts: counts.clone() };
         let (writer, _join) = match supervisor {
             Some(supervisor) => ractor::Actor::spawn_linked(None, Writer, start, supervisor).await?,
             None => ractor::Actor::spawn(None, Writer, start).await?,
         };
-        Ok(Self { writer, health, opener })
+        Ok(Self { writer, health, counts, opener })
     }
 
     /// The writer's actor, for its supervisor.
@@ -293,6 +297,11 @@ impl Journal {
     /// Whether the store still takes records; its owner watches it, and ends the runtime when it does not.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
+    }
+
+    /// What the writer has counted since it started. Never waits; the numbers of two calls may belong to two moments.
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.counts.get(counter)
     }
 
     /// The committed head of `tree`: wait for a change, then read. Closes behind the tree's ending.

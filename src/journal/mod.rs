@@ -4,6 +4,7 @@
 //! [`Store`] keeps the bytes; everything shown anywhere is read back from them.
 
 mod chain;
+mod counts;
 pub mod diff;
 mod fold;
 mod handle;
@@ -21,6 +22,7 @@ pub mod verify;
 mod writer;
 
 pub use chain::Hash;
+pub use counts::Counter;
 pub use fold::{Closing, Event, Fold, Refused, Scope, Summary, Verdict, Why};
 pub use handle::{
     AppendError, Closed, ClosedTicket, Committed, Entry, Head, Health, Journal, Options, ReadError, Ticket,

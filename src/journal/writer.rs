@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use crate::env::Env;
 use crate::ids::{SessionPath, Strand, TreeId};
 
+use super::counts::{Counter, Counts};
 use super::fold::{Closing, Refused, Why};
 use super::handle::{AppendError, Closed, Committed, Entry, Head, Health, Options, Outcome, Wait};
 use super::pen::{Commit, Pen};
@@ -85,6 +86,7 @@ pub struct Start {
     pub(super) options: Options,
     pub(super) faults: Option<Box<dyn StoreFaults>>,
     pub(super) health: watch::Sender<Health>,
+    pub(super) counts: Arc<Counts>,
 }
 
 /// The writer's actor.
@@ -103,6 +105,7 @@ pub struct State {
     options: Options,
     faults: Option<Box<dyn StoreFaults>>,
     health: watch::Sender<Health>,
+    counts: Arc<Counts>,
     pid: u32,
     trees: BTreeMap<TreeId, Tree>,
     queue: Queue,
@@ -134,13 +137,14 @@ impl Actor for Writer {
     type Arguments = Start;
 
     async fn pre_start(&self, myself: ActorRef<Message>, start: Start) -> Result<State, ActorProcessingErr> {
-        let Start { env, store, options, faults, health } = start;
+        let Start { env, store, options, faults, health, counts } = start;
         let pen = if env.is_simulated() { Pen::Inline(Some(store)) } else { Pen::thread(store, myself)? };
         Ok(State {
             env,
             options,
             faults,
             health,
+            counts,
             pid: std::process::id(),
             trees: BTreeMap::new(),
             queue: Queue::default(),
@@ -242,14 +246,19 @@ impl State {
             return false;
         };
         let place = self.faults.as_ref().map(|_| (event.0.clone(), event.2));
+        let counter = Counter::of(&event.3);
         let mut sealed = match open.line.seal(event, ids, self.env.now(), self.options.sizes) {
             Ok(sealed) => sealed,
             Err(refused) => {
                 tracing::debug!(%refused, "a record was refused");
+                self.counts.add(Counter::Refused, 1);
                 wait.tell(Err(AppendError::Refused(Box::new(refused))));
                 return false;
             }
         };
+        if let Some(counter) = counter {
+            self.counts.add(counter, 1);
+        }
         if let Some(reason) = &self.poisoned {
             // Folding goes on, so that an ending is still said once; there is only no disk any more.
             if sealed.ended.is_some() {
@@ -270,6 +279,8 @@ impl State {
                 None => {}
             }
         }
+        self.counts.add(Counter::Appended, 1);
+        self.counts.add(Counter::Credit, credit(&wait));
         self.queue.push(tree, Item::Record { sealed: Box::new(sealed), fails, wait });
         true
     }
@@ -402,7 +413,11 @@ impl State {
     fn tell(&mut self, waiting: Waiting, lost: Option<&Arc<str>>) {
         let outcome = |seq| lost.map_or(Ok(Committed { seq }), |reason| Err(AppendError::Poisoned(reason.clone())));
         match waiting {
-            Waiting::Record { seq, wait, .. } => wait.tell(outcome(seq)),
+            Waiting::Record { seq, wait, .. } => {
+                self.counts.subtract(Counter::Credit, credit(&wait));
+                self.counts.add(Counter::Committed, u64::from(lost.is_none()));
+                wait.tell(outcome(seq));
+            }
             Waiting::Barrier(number) => {
                 let Some(barrier) = self.barriers.get_mut(&number) else { return };
                 barrier.left -= 1;
@@ -447,4 +462,8 @@ impl State {
         }
         myself.stop(None);
     }
+}
+
+fn credit(wait: &Wait) -> u64 {
+    wait.credit.as_ref().map_or(0, |credit| credit.num_permits() as u64)
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::bounds::too_large;
 use super::children::{ChildSeed, Ended, ToLend};
 use super::context::{Prepared, ToolKind};
 use super::delegation::StopCause;
@@ -15,6 +16,7 @@ use super::message::SessionMessage;
 use super::mind;
 use super::money::{Asked, Purpose};
 use super::owned::{Owned, contained, injected_panic};
+use super::places::Place;
 use super::report::{bounded, cut};
 use super::session::{RunningCall, State};
 use crate::agent::{AskError, Call, Completion, Credit, DelegationRequest, Info, Question, Refusal, Status, ToolError};
@@ -41,7 +43,7 @@ pub(super) struct WantedChild {
     lent: Vec<LentDirectory>,
     to_lend: Vec<ToLend>,
     paid: capsule::Child,
-    place: Option<tokio::sync::OwnedSemaphorePermit>,
+    place: Option<Place>,
     reply: oneshot::Sender<Result<u32, Refusal>>,
     credit: Credit,
 }
@@ -78,6 +80,9 @@ impl State {
         }
         self.progress.moved(Instant::now());
         let Some(call) = (if delayed { Some(call) } else { self.pass(call) }) else { return };
+        if let Some(why) = too_large(&call, &self.seed.shared.limits) {
+            return self.refuse(call, &why.to_string());
+        }
         match call {
             Call::Info { reply } => answer(reply, self.info()),
             Call::Emit { text, reply, .. } => {
@@ -105,6 +110,21 @@ impl State {
                 self.money.charge(usage);
             }
             Call::Progress => {}
+        }
+    }
+
+    /// Does not carry a call out, and says why: to the agent where its call has an answer for that, and in any case in a
+    /// record.
+    fn refuse(&mut self, call: Call, why: &str) {
+        let text = Text::Inline(why.to_owned());
+        self.scribe.say(Strand::Main, Kind::Note { key: "call_refused".into(), text });
+        match call {
+            Call::Emit { reply, .. } | Call::Checkpoint { reply, .. } => self.answer(reply, ()),
+            Call::Tool { reply, .. } => self.answer(reply, Err(ToolError::Denied(why.to_owned()))),
+            Call::Ask { reply, .. } => self.answer(reply, Err(AskError::Denied)),
+            Call::Http { reply, .. } => self.answer(reply, Err(refusal("limits", why))),
+            // Their replies are dropped with them; none of them can be too large.
+            _ => {}
         }
     }
 
@@ -142,7 +162,7 @@ impl State {
         if !self.careful {
             return answer(reply, value);
         }
-        let barrier = self.seed.shared.journal.barrier();
+        let barrier = self.seed.shared.journal.barrier_of(self.seed.tree.id);
         self.delayed.retain(|task| !task.is_finished());
         self.delayed.push(Owned::spawn(async move {
             // Without durability the agent hears nothing more, and is stopped with the rest.
@@ -266,10 +286,7 @@ impl State {
     fn checked(
         &mut self,
         request: &DelegationRequest,
-    ) -> Result<
-        (Arc<Prepared>, Vec<LentDirectory>, Vec<ToLend>, capsule::Child, Option<tokio::sync::OwnedSemaphorePermit>),
-        Refusal,
-    > {
+    ) -> Result<(Arc<Prepared>, Vec<LentDirectory>, Vec<ToLend>, capsule::Child, Option<Place>), Refusal> {
         let limits = &self.seed.shared.limits;
         let name = &request.capsule;
         let grants = self.seed.prepared.capsule.grants();
@@ -295,8 +312,8 @@ impl State {
             }
             None
         } else {
-            let place = self.seed.shared.places.clone().try_acquire_owned();
-            Some(place.map_err(|_| refusal("limits.live_sessions", "busy: the process holds as many as it may"))?)
+            let place = self.seed.shared.places.take(&self.seed.tree.share);
+            Some(place.map_err(|busy| refusal("limits.live_sessions", busy.to_string()))?)
         };
         let held: Vec<LentDirectory> = self.seed.lent.clone();
         let lent = capsule::check_lends(&held, &request.lend, prepared.capsule.grants())?;
@@ -505,7 +522,10 @@ impl State {
         credit: Credit,
     ) -> Result<Ticket, String> {
         let strand = Strand::Call(call);
-        match gate::decide(call, request, self.seed.prepared.capsule.grants()) {
+        let asked = Instant::now();
+        let verdict = gate::decide(call, request, self.seed.prepared.capsule.grants());
+        self.seed.shared.gate_took.observe(asked.elapsed());
+        match verdict {
             Verdict::Allow(permit) => {
                 let asked = Kind::GateAsked { tool: request.tool().to_owned() };
                 let decided = Kind::GateDecided { decision: Decision::Allow, by: "rules".into(), reason: None };
@@ -530,7 +550,10 @@ impl State {
     fn tool(&mut self, name: String, input: String, reply: oneshot::Sender<Result<String, ToolError>>, credit: Credit) {
         let running = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
         if running >= self.seed.shared.limits.calls {
-            return answer(reply, Err(ToolError::Denied(format!("limits.calls: {running} calls are running"))));
+            let why = format!("limits.calls: {running} calls are running");
+            let text = Text::Inline(why.clone());
+            self.scribe.say_on(Strand::Main, Kind::Note { key: "call_refused".into(), text }, credit);
+            return answer(reply, Err(ToolError::Denied(why)));
         }
         let call = self.next_call();
         let prepared = self.seed.prepared.clone();

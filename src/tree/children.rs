@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{ActorCell, ActorId, ActorRef, ActorStatus};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::context::{Prepared, Shared, TreeContext};
 use super::delegation::{Delegation, Effect, Event, StopCause};
 use super::endings::{self, Origin};
+use super::look::{Look, Seen, SessionView, millis};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
 use super::owned::Owned;
+use super::places::Place;
+use super::remote::{StopAt, Stopped};
 use super::report::Outcome;
 use super::scribe::Scribe;
 use super::session::{self, SessionSeed};
@@ -23,7 +25,7 @@ use crate::agent::Status;
 use crate::capsule::Account;
 use crate::env::Chance;
 use crate::fault::{Action, Cursor, Point};
-use crate::ids::{SessionPath, Strand};
+use crate::ids::{SessionPath, Strand, TreeId};
 use crate::journal::{
     Closed, Closing, CompletionStatus, Entry, Ids, Kind, LentDirectory, Reporter, Scope, Ticket, Verdict,
 };
@@ -75,8 +77,9 @@ struct Child {
     cursor: Cursor,
     chance: Chance,
     /// Its place in the process.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     deadline: Option<Owned>,
+    since: Instant,
     /// What its next start waits for: directories, a pause.
     waiting: Option<Owned>,
     /// Its burial: the last of it is confirmed gone, or the writer closes what it left.
@@ -133,6 +136,64 @@ impl Children {
         self.queue.len()
     }
 
+    /// How many have a place.
+    pub(crate) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Says where the children stand, and asks the live ones.
+    pub(crate) fn look(&self, look: &Look) {
+        let now = Instant::now();
+        for child in self.list.values().filter(|child| look.means(child.seed.tree.id)) {
+            if look.is_over() {
+                return;
+            }
+            look.saw(Seen::Child(Box::new(SessionView {
+                tree: child.seed.tree.id,
+                path: child.seed.path.clone(),
+                capsule: child.seed.prepared.capsule.name().to_owned(),
+                state: child.delegation.standing(),
+                attempt: child.delegation.attempt(),
+                age_ms: millis(now - child.since),
+                left_ms: millis(child.seed.deadline.saturating_duration_since(now)),
+                doing: None,
+            })));
+            if let Some(actor) = &child.actor {
+                let _gone = actor.cast(SessionMessage::Look(look.clone()));
+            }
+        }
+    }
+
+    /// The root session of a tree, by its number.
+    pub(crate) fn tree(&self, tree: TreeId) -> Option<u32> {
+        self.list.iter().find(|(_, child)| child.seed.tree.id == tree).map(|(&key, _)| key)
+    }
+
+    /// Stops the session of this delegation, or passes the stop on to it where one below is meant.
+    pub(crate) async fn stop_at(&mut self, key: u32, stop: StopAt) -> VecDeque<Ended> {
+        let Some(child) = self.list.get(&key) else {
+            stop.answer(Stopped::Unknown);
+            return VecDeque::new();
+        };
+        if child.seed.path != stop.path {
+            match &child.actor {
+                // Where it is gone the message is dropped, and the reply with it.
+                Some(actor) => drop(actor.cast(SessionMessage::StopAt(stop))),
+                None => stop.answer(Stopped::Unknown),
+            }
+            return VecDeque::new();
+        }
+        if let Some(status) = child.delegation.ending() {
+            stop.answer(Stopped::Ended(status));
+            return VecDeque::new();
+        }
+        let times = StopTimes::within(Instant::now(), stop.grace, child.seed.depth_left.saturating_add(1));
+        let (scribe, strand) = self.own_scribe(key);
+        scribe.say(strand, Kind::StopRequested { reason: StopCause::Asked.text().to_owned() });
+        stop.answer(Stopped::Told);
+        self.stop(key, StopCause::Asked, times).await
+    }
+
     /// Whether another child would have to wait.
     pub(crate) fn is_full(&self) -> bool {
         self.live >= self.width
@@ -159,12 +220,7 @@ impl Children {
     }
 
     /// Takes a delegation in; it starts at once where there is a place, with `place` in the process.
-    pub(crate) async fn add(
-        &mut self,
-        key: u32,
-        seed: ChildSeed,
-        place: Option<OwnedSemaphorePermit>,
-    ) -> VecDeque<Ended> {
+    pub(crate) async fn add(&mut self, key: u32, seed: ChildSeed, place: Option<Place>) -> VecDeque<Ended> {
         let plan = self.shared.env.plan();
         let strand = Strand::Delegation(key);
         let name = seed.prepared.capsule.name();
@@ -187,6 +243,7 @@ impl Children {
             chance,
             place,
             deadline: Some(deadline),
+            since: Instant::now(),
             waiting: None,
             burial: None,
             giving_up: None,
@@ -347,10 +404,7 @@ impl Children {
     }
 
     /// Boxed: starting a session is deep down in here, and every handler would keep the room for it.
-    fn settle(
-        &mut self,
-        events: VecDeque<(u32, Event)>,
-    ) -> Pin<Box<dyn Future<Output = VecDeque<Ended>> + Send + '_>> {
+    fn settle(&mut self, events: VecDeque<(u32, Event)>) -> Pin<Box<dyn Future<Output = VecDeque<Ended>> + Send + '_>> {
         Box::pin(self.settled(events))
     }
 
@@ -504,7 +558,7 @@ impl Children {
     async fn start(&mut self, key: u32, attempt: u32) -> Option<Event> {
         let plan = self.shared.env.plan().cloned();
         let env = self.shared.env.clone();
-        let places = self.shared.places.clone();
+        let shared = self.shared.clone();
         let simulated = env.is_simulated();
         let child = self.child(key);
         if attempt > 1 {
@@ -518,10 +572,10 @@ impl Children {
             );
         }
         if child.place.is_none() {
-            match places.try_acquire_owned() {
+            match shared.places.take(&child.seed.tree.share) {
                 Ok(place) => child.place = Some(place),
-                Err(_) => {
-                    let detail = "busy: the process is at its limit live_sessions".to_owned();
+                Err(busy) => {
+                    let detail = format!("{busy} (limits.live_sessions)");
                     return Some(Event::StartFailed { attempt, class: ExitClass::Refused, detail });
                 }
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::look::Standing;
 use super::report::{Outcome, status_of};
 use crate::journal::{CompletionStatus, Reporter};
 use crate::supervision::{Decision, EndedAttempt, ExitClass, Failures, RestartSpec, Restarts, StopTimes};
@@ -45,6 +46,8 @@ pub enum StopCause {
     Deadline,
     /// The journal failed.
     Journal,
+    /// Somebody outside the tree asked for it.
+    Asked,
 }
 
 impl StopCause {
@@ -56,6 +59,7 @@ impl StopCause {
             Self::ParentEnding => "its delegator ended",
             Self::Deadline => "its deadline passed",
             Self::Journal => "the journal failed",
+            Self::Asked => "stopped from outside",
         }
     }
 }
@@ -160,6 +164,18 @@ impl Delegation {
         match self.state {
             State::Ended { status } => Some(status),
             _ => None,
+        }
+    }
+
+    /// Where it stands, for whoever looks.
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            State::Queued => Standing::Queued,
+            State::Starting => Standing::Starting,
+            State::Running => Standing::Running,
+            State::Stopping | State::Burying { .. } | State::Closing { .. } => Standing::Stopping,
+            State::Resting { .. } => Standing::Restarting,
+            State::Ended { status } => Standing::Ended(status),
         }
     }
 

@@ -30,6 +30,7 @@ fn lent(seed: &SessionSeed, chance: Chance) -> Confinement {
         running: own.running.unwrap_or(limits.guest_running),
         env: seed.shared.env.clone(),
         chance,
+        lane: seed.tree.lane.clone(),
     }
 }
 

@@ -35,8 +35,9 @@ pub enum LifeEvent {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LifeEffect {
-    /// Abort the agent's task, then send [`LifeEvent::AgentEnded`].
-    AbortAgent,
+    /// End the agent's task: at once, or where it can be told to stop, with these times. When it is gone,
+    /// [`LifeEvent::AgentEnded`] follows.
+    EndAgent { times: Option<StopTimes> },
     /// End running tool calls and withdraw questions.
     EndCalls,
     /// Stop every live child: with these times, or where there are none, with the usual grace.
@@ -95,7 +96,7 @@ impl Life {
         self.phase = Phase::Winding { outcome: None };
         let mut effects = vec![LifeEffect::EndCalls, LifeEffect::StopChildren { times }];
         if self.agent_alive {
-            effects.insert(0, LifeEffect::AbortAgent);
+            effects.insert(0, LifeEffect::EndAgent { times });
         }
         effects
     }
@@ -125,7 +126,11 @@ impl Life {
         self.stop.get_or_insert(cause);
         match self.phase {
             Phase::Working => self.wind_down(Some(times)),
-            Phase::Winding { .. } => vec![LifeEffect::StopChildren { times: Some(times) }],
+            Phase::Winding { .. } => {
+                let children = LifeEffect::StopChildren { times: Some(times) };
+                let agent = self.agent_alive.then_some(LifeEffect::EndAgent { times: Some(times) });
+                agent.into_iter().chain([children]).collect()
+            }
             // The report may have been lost.
             Phase::Reported { .. } => self.report_again(),
         }

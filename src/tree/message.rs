@@ -6,6 +6,8 @@ use ractor::{ActorCell, ActorId, ActorRef};
 
 use super::delegation::{Event, StopCause};
 use super::life::LifeEvent;
+use super::look::Look;
+use super::remote::StopAt;
 use super::report::Outcome;
 use crate::agent::{Call, Credit};
 use crate::capsule::{Account, Ask, Exhausted, Notice};
@@ -82,6 +84,10 @@ pub(crate) enum SessionMessage {
     CheckProgress,
     /// Something happened to one of its children.
     Child(ChildMessage),
+    /// Say what you do, and ask your children.
+    Look(Look),
+    /// Stop the session that is meant, or pass it on.
+    StopAt(StopAt),
 }
 
 /// What the root hears.
@@ -101,6 +107,10 @@ pub(crate) enum RootMessage {
     Told { key: u32 },
     /// Something happened to a tree's root session.
     Child(ChildMessage),
+    /// Say what lives, and ask it.
+    Look(Look),
+    /// Stop the session that is meant, or pass it on.
+    StopAt(StopAt),
 }
 
 /// Whoever made a delegation.

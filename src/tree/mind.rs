@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
+use super::bounds::within;
 use super::context::Thinker;
 use super::life::LifeEvent;
 use super::message::SessionMessage;
@@ -14,7 +15,7 @@ use super::session::SessionSeed;
 use crate::agent::{Call, Credit, Port, Session, Task};
 use crate::fault::Action;
 use crate::journal::Ticket;
-use crate::supervision::ExitClass;
+use crate::supervision::{ExitClass, StopTimes};
 
 /// What an agent does until it ends. Boxed, so that a session keeps room for its own kind of agent only, and once.
 type Thought = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -52,19 +53,44 @@ pub(super) fn handle(seed: &SessionSeed, session: ActorRef<SessionMessage>) -> S
     Session::new(port, seed.path.clone(), seed.shared.limits.credit)
 }
 
+/// The agent of a session at work. Dropped, it is ended: at its next await, or, where it is a program, by force.
+#[derive(Debug)]
+pub(super) enum Mind {
+    /// A task, aborted with its owner.
+    Task(#[expect(dead_code, reason = "held for its drop")] Owned),
+    /// A program, told to stop. Its task goes on until nothing of it is left.
+    #[cfg(feature = "harness")]
+    Program(super::commands::Stopper),
+}
+
+impl Mind {
+    /// Stops it within `times`: what cannot be told to stop is ended at once. It says farewell when it is gone.
+    pub(super) fn stop(self, times: StopTimes) -> Option<Self> {
+        let _times = times;
+        match self {
+            Self::Task(_) => None,
+            #[cfg(feature = "harness")]
+            Self::Program(stopper) => {
+                stopper.stop(times);
+                Some(Self::Program(stopper))
+            }
+        }
+    }
+}
+
 /// Starts the agent of a session, once `barrier` is committed. `fault`: what strikes it as it begins.
 pub(super) fn start(
     seed: &SessionSeed,
     session: ActorRef<SessionMessage>,
     barrier: Option<Ticket>,
     fault: Option<Action>,
-) -> Owned {
+) -> Mind {
     let handle = handle(seed, session.clone());
     let pulse = seed.pulse.clone();
-    let thought = think(seed, handle, fault);
     // Made here, not in the task: one that is aborted before it first runs says farewell too.
     let farewell = Farewell { session, outcome: None };
-    Owned::spawn(async move {
+    let (thought, stopper) = think(seed, handle, fault);
+    let task = async move {
         // Dropped in reverse: the agent, then the pulse, then the farewell.
         let mut farewell = farewell;
         let _pulse = pulse;
@@ -76,35 +102,88 @@ pub(super) fn start(
         }
         let outcome = contained(thought).await;
         farewell.outcome = Some(outcome.unwrap_or_else(|panic| Outcome::broken(ExitClass::Panic, Some(panic), false)));
-    })
+    };
+    match stopper {
+        None => Mind::Task(Owned::spawn(task)),
+        #[cfg(feature = "harness")]
+        Some(stopper) => {
+            Owned::spawn(task).leave();
+            Mind::Program(stopper)
+        }
+    }
 }
 
-fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> Thought {
+#[cfg(feature = "harness")]
+type Stopper = super::commands::Stopper;
+/// Without programs nothing needs to be told to stop.
+#[cfg(not(feature = "harness"))]
+type Stopper = std::convert::Infallible;
+
+fn think(seed: &SessionSeed, handle: Session, fault: Option<Action>) -> (Thought, Option<Stopper>) {
     let task = Task { text: seed.task.to_string() };
     let thought: Thought = match &seed.prepared.agent {
         Thinker::Native(agent) => {
             let agent = agent.clone();
-            Box::pin(async move { Outcome::done(agent.run(handle, task).await.map(Arc::from)) })
+            let shared = seed.shared.clone();
+            Box::pin(async move {
+                let result = agent.run(handle, task).await;
+                Outcome::done(result.and_then(|answer| within(answer, &shared.limits)).map(Arc::from))
+            })
         }
         #[cfg(feature = "guest")]
         Thinker::Guest(component) => {
             Box::pin(super::guests::run(component.clone(), handle, task, super::guests::confinement(seed)))
         }
+        #[cfg(feature = "harness")]
+        Thinker::Command(warden, spec) => {
+            let (stopper, stop) = Stopper::new();
+            let stopped = until_stopped(stop.clone());
+            let run = super::commands::run(seed, warden.clone(), (**spec).clone(), handle, task, stop);
+            return (unless_struck(Box::pin(run), fault, stopped), Some(stopper));
+        }
     };
+    (unless_struck(thought, fault, std::future::pending()), None)
+}
+
+/// `thought`, unless `fault` strikes it as it begins. What hangs or is late hears `stopped`.
+fn unless_struck(
+    thought: Thought,
+    fault: Option<Action>,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) -> Thought {
     let Some(fault) = fault else { return thought };
     Box::pin(async move {
-        match fault {
-            Action::Delay(after) => tokio::time::sleep(after).await,
-            Action::Hang => std::future::pending().await,
-            action @ Action::Panic => injected_panic(&action),
-            action @ Action::Trap => return broken(ExitClass::Trap, &action),
-            action @ Action::Error(_) => return broken(ExitClass::Retryable, &action),
-            _ => {}
+        match struck(fault, stopped).await {
+            Some(outcome) => outcome,
+            None => thought.await,
         }
-        thought.await
     })
 }
 
-fn broken(class: ExitClass, action: &Action) -> Outcome {
-    Outcome::broken(class, Some(action.message().to_owned()), false)
+/// Waits until a program is told to stop: one that has not begun yet has nothing else to hear it.
+#[cfg(feature = "harness")]
+async fn until_stopped(mut stop: tokio::sync::watch::Receiver<Option<crate::harness::run::StopOrder>>) {
+    let _told = stop.wait_for(Option::is_some).await;
+}
+
+/// What a fault makes of an agent that is about to begin, if anything.
+async fn struck(fault: Action, stopped: impl Future<Output = ()>) -> Option<Outcome> {
+    let (class, action) = match fault {
+        action @ Action::Panic => injected_panic(&action),
+        Action::Delay(after) => {
+            tokio::select! {
+                biased;
+                () = stopped => return Some(Outcome::stopped("it was stopped")),
+                () = tokio::time::sleep(after) => return None,
+            }
+        }
+        Action::Hang => {
+            stopped.await;
+            return Some(Outcome::stopped("it was stopped"));
+        }
+        action @ Action::Trap => (ExitClass::Trap, action),
+        action @ Action::Error(_) => (ExitClass::Retryable, action),
+        _ => return None,
+    };
+    Some(Outcome::broken(class, Some(action.message().to_owned()), false))
 }

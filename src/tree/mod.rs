@@ -5,8 +5,11 @@
 
 #[cfg(test)]
 mod against_model;
+mod bounds;
 mod calls;
 mod children;
+#[cfg(feature = "harness")]
+mod commands;
 mod context;
 mod delegation;
 mod endings;
@@ -14,13 +17,17 @@ mod endings;
 mod guests;
 mod joins;
 mod life;
+mod look;
 mod message;
 mod mind;
 #[cfg(test)]
 mod model;
 mod money;
 pub(crate) mod owned;
+mod parts;
+mod places;
 mod prepare;
+pub(crate) mod remote;
 mod report;
 mod root;
 mod runtime;
@@ -31,5 +38,7 @@ mod vigil;
 
 pub(crate) use report::bounded;
 
+pub use look::{Doing, SessionView, Sessions, Standing};
 pub use prepare::PrepareError;
+pub use remote::Stopped;
 pub use runtime::{Builder, Place, Runtime, StartError, Stopper, Submission, SubmitError, Tree};

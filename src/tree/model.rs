@@ -276,7 +276,7 @@ impl World {
             let busy = usize::from(actor.delegation.as_ref().is_some_and(|d| d.ending().is_none()));
             for effect in actor.life.on(event, busy) {
                 match effect {
-                    LifeEffect::AbortAgent => self.actors[level].aborted = true,
+                    LifeEffect::EndAgent { .. } => self.actors[level].aborted = true,
                     LifeEffect::EndCalls => {}
                     LifeEffect::StopChildren { times } => {
                         let times = times.unwrap_or_else(|| clock.times());

@@ -23,6 +23,34 @@ pub enum PrepareError {
         /// Its name.
         capsule: String,
     },
+    /// A capsule sets a limit above the runtime's.
+    #[error(
+        "capsule `{capsule}`: {key} is {asked} bytes and this runtime's {limit} is {most}: lower the one or raise the other"
+    )]
+    AboveLimit {
+        /// Its name.
+        capsule: String,
+        /// The manifest key.
+        key: &'static str,
+        /// What it says there.
+        asked: u64,
+        /// The runtime's limit.
+        limit: &'static str,
+        /// What that is.
+        most: u64,
+    },
+    /// A simulation has no processes and no network: time does not pass while it waits for them.
+    #[error("capsule `{capsule}` needs {what}, which a simulation does not have: run it without one")]
+    Simulated {
+        /// Its name.
+        capsule: String,
+        /// What it needs.
+        what: &'static str,
+    },
+    /// The warden could not be started.
+    #[cfg(feature = "harness")]
+    #[error(transparent)]
+    Warden(#[from] crate::harness::WardenError),
     /// A capsule is a program and this build cannot run one.
     #[error("capsule `{capsule}` is a program: build with the feature `harness`")]
     NoCommands {
@@ -41,10 +69,23 @@ pub(crate) async fn prepare(shared: &Shared, team: &Team) -> Result<BTreeMap<Str
 }
 
 async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, PrepareError> {
+    let most = shared.limits.guest_memory;
+    if let Some(asked) = capsule.limits().memory.filter(|&asked| asked > most) {
+        let (key, limit) = ("limits.memory", "limits.guest.memory");
+        return Err(PrepareError::AboveLimit { capsule: capsule.name().to_owned(), key, asked, limit, most });
+    }
+    let needs = match (capsule.run(), capsule.grants().network.is_empty()) {
+        (Run::Command(_), _) => Some("a process"),
+        (_, false) => Some("the network"),
+        (_, true) => None,
+    };
+    if let Some(what) = needs.filter(|_| shared.env.is_simulated()) {
+        return Err(PrepareError::Simulated { capsule: capsule.name().to_owned(), what });
+    }
     let agent = match capsule.run() {
         Run::Native(agent) => Thinker::Native(agent.clone()),
         Run::Guest(component) => guest(shared, capsule, component).await?,
-        Run::Command(_) => return Err(PrepareError::NoCommands { capsule: capsule.name().to_owned() }),
+        Run::Command(command) => program(shared, capsule, command).await?,
     };
     let mut tools = BTreeMap::new();
     for (name, tool) in capsule.tools() {
@@ -55,6 +96,24 @@ async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, Prepar
         tools.insert(name.clone(), PreparedTool { changes_world: tool.changes_world, kind });
     }
     Ok(Prepared { capsule: capsule.clone(), agent, tools })
+}
+
+#[cfg(feature = "harness")]
+async fn program(
+    shared: &Shared,
+    capsule: &Capsule,
+    command: &crate::capsule::CommandLine,
+) -> Result<Thinker, PrepareError> {
+    let mut spec = crate::harness::run::CommandSpec::new(command.clone());
+    // What calls back from inside is this very program, where this very program is treeward's own.
+    spec.treeward = shared.program.treeward();
+    spec.limits.memory = capsule.limits().memory;
+    Ok(Thinker::Command(shared.warden().await?.clone(), Box::new(spec)))
+}
+
+#[cfg(not(feature = "harness"))]
+async fn program(_: &Shared, capsule: &Capsule, _: &crate::capsule::CommandLine) -> Result<Thinker, PrepareError> {
+    Err(PrepareError::NoCommands { capsule: capsule.name().to_owned() })
 }
 
 #[cfg(feature = "guest")]

@@ -12,6 +12,9 @@ use super::context::Shared;
 use super::delegation::StopCause;
 use super::message::{ChildMessage, Delegator, RootMessage, SessionMessage};
 use super::owned::Owned;
+use super::parts::{Part, Parts};
+use super::places::Place;
+use super::remote::Stopped;
 use super::scribe::Scribe;
 use crate::agent::Completion;
 use crate::capsule::Exhausted;
@@ -22,7 +25,7 @@ use crate::supervision::StopTimes;
 /// A tree to be started. Its `tree_started` and `task_submitted` are appended already.
 pub(crate) struct Submit {
     pub(crate) seed: ChildSeed,
-    pub(crate) place: tokio::sync::OwnedSemaphorePermit,
+    pub(crate) place: Place,
     /// The number the tree has in this runtime.
     pub(crate) key: u32,
     pub(crate) done: oneshot::Sender<Result<Completion, AppendError>>,
@@ -47,6 +50,7 @@ pub(crate) struct State {
     closed: bool,
     _health: Owned,
     looking: Option<Owned>,
+    parts: Parts,
 }
 
 impl Actor for Root {
@@ -62,6 +66,7 @@ impl Actor for Root {
             attempt: 0,
             ids: Ids::default(),
         };
+        let parts = Parts::new(&shared.limits)?;
         let children = Children::new(shared.clone(), Delegator::Root(me.clone()), scribe, None, u32::MAX);
         let mut health = shared.journal.health();
         let to_root = me.clone();
@@ -79,6 +84,7 @@ impl Actor for Root {
             closed: false,
             _health: watch,
             looking: None,
+            parts,
         };
         state.look_later(&me);
         Ok(state)
@@ -113,6 +119,17 @@ impl Actor for Root {
                 VecDeque::new()
             }
             RootMessage::Child(message) => state.child(message).await,
+            RootMessage::Look(look) => {
+                state.children.look(&look);
+                VecDeque::new()
+            }
+            RootMessage::StopAt(stop) => match state.children.tree(stop.tree) {
+                Some(key) => state.children.stop_at(key, stop).await,
+                None => {
+                    stop.answer(Stopped::Unknown);
+                    VecDeque::new()
+                }
+            },
         };
         state.ended(ended, &me);
         if state.closed && state.children.open() == 0 && state.telling.is_empty() {
@@ -130,6 +147,12 @@ impl Actor for Root {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         if let Some((cell, class, detail)) = exit_of(event) {
+            if cell.get_id() == state.shared.journal.cell().get_id() {
+                if state.parts.lost(Part::Journal, class) {
+                    me.cast(RootMessage::JournalFailed)?;
+                }
+                return Ok(());
+            }
             state.children.forward_exit(cell.get_id(), class, detail, |message| {
                 let _gone = me.cast(RootMessage::Child(message));
             });

@@ -7,26 +7,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ractor::{Actor, ActorRef};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::children::ChildSeed;
 use super::context::{Shared, TreeContext};
 use super::delegation::StopCause;
+use super::look::Sessions;
 use super::message::RootMessage;
+use super::places::{Places, Share};
 use super::prepare::{PrepareError, prepare};
+use super::remote::{Remote, Stopped};
 use super::root::{Root, Submit};
 use crate::agent::{Completion, Refusal};
 use crate::capsule::{self, Account, Budget, Team};
+use crate::control::{Control, Histogram, Listen, PlaceError};
 use crate::env::Env;
 use crate::fault::Plan;
+#[cfg(feature = "harness")]
+use crate::harness::Program;
 use crate::ids::{SessionId, SessionPath, Strand, TaskId, TreeId};
 use crate::journal::recover::{Recovered, recover};
 use crate::journal::{
     AppendError, Entry, Ids, Journal, Kind, LentDirectory, MemoryStore, Options, SCHEMA, Sizes, Store, StoreError, Text,
 };
 use crate::lending::{Directory, OpenError};
-use crate::limits::Limits;
+use crate::limits::{Limits, LimitsError};
 use crate::supervision::StopTimes;
 
 /// Where the journal is kept.
@@ -50,6 +56,9 @@ pub struct Builder {
     plan: Option<Plan>,
     variables: BTreeMap<String, String>,
     cache: Option<Option<PathBuf>>,
+    #[cfg(feature = "harness")]
+    program: Program,
+    listen: Listen,
 }
 
 /// Why a runtime did not start.
@@ -58,6 +67,9 @@ pub enum StartError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The limits make no sense.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
     /// An actor did not start.
     #[error("starting: {0}")]
     Actor(String),
@@ -184,27 +196,50 @@ impl Builder {
         self
     }
 
+    /// Where the program is that can be started as the warden: one whose `main` begins with
+    /// [`warden_main_if_asked`](crate::harness::warden_main_if_asked). Default: this one.
+    #[cfg(feature = "harness")]
+    pub fn warden(mut self, program: Program) -> Self {
+        self.program = program;
+        self
+    }
+
+    /// Listens on a local socket, so that `treeward ps`, `stop` and `tree --watch` reach this process. Default: nowhere,
+    /// and never in a simulation. Where the socket cannot be made the runtime runs without: see
+    /// [`Runtime::control_problem`].
+    pub fn control(mut self, listen: Listen) -> Self {
+        self.listen = listen;
+        self
+    }
+
     /// Starts the runtime on the caller's tokio. Trees that an earlier process left open in the journal are closed first.
     ///
     /// # Errors
-    /// When the journal cannot be opened for writing; nothing is running then.
+    /// When the journal cannot be opened for writing, or the limits make no sense; nothing is running then.
     pub async fn start(self) -> Result<Runtime, StartError> {
+        self.limits.check()?;
         let env = match self.simulated {
             true => Env::simulated(self.seed.unwrap_or(0), self.plan),
             false => Env::real(self.seed, self.plan),
         };
+        let env = if self.place == Place::Memory { env } else { env.with_ids_of_its_own() };
         let sizes = Sizes::from(&self.limits);
         let (store, recovered) = self.place.open(&env, sizes).await?;
         let options = Options { sizes, ..Options::default() };
         let faults = super::store_faults::of(&env);
         let actor = |error: ractor::SpawnErr| StartError::Actor(error.to_string());
         let journal = Journal::start(&env, store, options, faults, None).await.map_err(actor)?;
-        let places = Arc::new(Semaphore::new(self.limits.live_sessions as usize));
+        let places = Places::new(self.limits.live_sessions);
         let shared = Arc::new(Shared {
             journal,
             env,
             places,
+            gate_took: Histogram::default(),
             variables: self.variables,
+            #[cfg(feature = "harness")]
+            program: self.program,
+            #[cfg(feature = "harness")]
+            warden: tokio::sync::OnceCell::new(),
             #[cfg(feature = "guest")]
             cache: self.cache,
             #[cfg(feature = "guest")]
@@ -213,7 +248,13 @@ impl Builder {
         });
         let (root, joined) = Root::spawn(None, Root, shared.clone()).await.map_err(actor)?;
         shared.journal.cell().link(root.get_cell());
-        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered })
+        // In a simulation nobody outside has a say.
+        let listen = if shared.env.is_simulated() { Listen::Nowhere } else { self.listen };
+        let (control, control_problem) = match Control::listen(&listen, Remote::new(root.clone(), shared.clone())) {
+            Ok(control) => (control, None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Ok(Runtime { root, joined, shared, trees: AtomicU32::new(0), recovered, control, control_problem })
     }
 }
 
@@ -252,6 +293,8 @@ pub struct Runtime {
     shared: Arc<Shared>,
     trees: AtomicU32,
     recovered: Vec<Recovered>,
+    control: Option<Control>,
+    control_problem: Option<PlaceError>,
 }
 
 impl Runtime {
@@ -265,6 +308,9 @@ impl Runtime {
             plan: None,
             variables: BTreeMap::new(),
             cache: None,
+            #[cfg(feature = "harness")]
+            program: Program::default(),
+            listen: Listen::Nowhere,
         }
     }
 
@@ -285,13 +331,29 @@ impl Runtime {
 
     /// How many more sessions may be live.
     pub fn free_places(&self) -> usize {
-        self.shared.places.available_permits()
+        self.shared.places.free()
     }
 
     /// Compiles and checks every component of `team`, as [`submit`](Self::submit) does, and runs none of it but what
     /// its tools answer when asked what they offer.
     pub async fn prepare(&self, team: &Team) -> Result<(), PrepareError> {
         prepare(&self.shared, team).await.map(drop)
+    }
+
+    /// Why nobody outside can reach it, where it was to listen.
+    pub fn control_problem(&self) -> Option<&PlaceError> {
+        self.control_problem.as_ref()
+    }
+
+    /// The sessions that live now, of every tree or of one, as far as they answer within `within`.
+    pub async fn sessions(&self, tree: Option<TreeId>, within: Duration) -> Sessions {
+        Remote::new(self.root.clone(), self.shared.clone()).sessions(tree, within).await
+    }
+
+    /// Stops one session with everything below it, within `grace`: whoever delegated to it hears `terminated`. Returns
+    /// when it was told, after `within` at the latest.
+    pub async fn stop_session(&self, tree: TreeId, path: SessionPath, grace: Duration, within: Duration) -> Stopped {
+        Remote::new(self.root.clone(), self.shared.clone()).stop(tree, path, grace, within).await
     }
 
     /// Starts a tree. When this returns its start is appended; nobody outside need know before it is committed.
@@ -306,10 +368,12 @@ impl Runtime {
             let reason = format!("the task is {} bytes, at most {}", task.len(), limits.task);
             return Err(Refusal { key: "limits.task".into(), reason }.into());
         }
-        let place = self.shared.places.clone().try_acquire_owned().map_err(|_| Refusal {
-            key: "limits.live_sessions".into(),
-            reason: "busy: the process holds as many as it may".into(),
-        })?;
+        let share = Share::default();
+        let place = self
+            .shared
+            .places
+            .take(&share)
+            .map_err(|busy| Refusal { key: "limits.live_sessions".into(), reason: busy.to_string() })?;
         let members = prepare(&self.shared, &team).await?;
         let directories = self.open(directories).await?;
         let lent: Vec<LentDirectory> = directories
@@ -338,7 +402,14 @@ impl Runtime {
         let _later = self.shared.journal.append(entry(submitted));
         let prepared = members[root.name()].clone();
         let seed = ChildSeed {
-            tree: Arc::new(TreeContext { id, number: u64::from(key), members }),
+            tree: Arc::new(TreeContext {
+                id,
+                number: u64::from(key),
+                share,
+                #[cfg(feature = "guest")]
+                lane: crate::guest::Lane::default(),
+                members,
+            }),
             path: path.clone(),
             prepared,
             task: Arc::from(task),
@@ -347,7 +418,8 @@ impl Runtime {
             lent,
             deadline: Instant::now() + own,
             account: Account::root(&budget),
-            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.depth)),
+            // What nobody says is `limits.depth`; what is said holds up to `limits.deepest`.
+            depth_left: budget.depth.map_or(limits.depth, |depth| depth.min(limits.deepest)),
             ids,
         };
         let (done, ending) = oneshot::channel();
@@ -378,6 +450,13 @@ impl Runtime {
         let (done, finished) = oneshot::channel();
         if self.root.cast(RootMessage::StopAll { times, done }).is_ok() {
             let _root_died = finished.await;
+        }
+        #[cfg(feature = "harness")]
+        if let Some(warden) = self.shared.warden.get() {
+            warden.clone().stop().await;
+        }
+        if let Some(control) = self.control {
+            control.close().await;
         }
         let journal = self.shared.journal.finish().await;
         self.root.stop(None);

@@ -9,16 +9,19 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr, Supervisi
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::bounds::within;
 use super::calls::Wanted;
 use super::children::{Children, Ended, exit_of};
 use super::context::{Prepared, Shared, TreeContext};
 use super::delegation::StopCause;
 use super::joins::Joins;
 use super::life::{Life, LifeEffect, LifeEvent};
+use super::look::{Doing, Look, Seen};
 use super::message::{ChildMessage, CompletionReport, Delegator, Numbers, SessionMessage, TaskText};
-use super::mind;
+use super::mind::{self, Mind};
 use super::money::Money;
 use super::owned::{Owned, injected_panic};
+use super::remote::{StopAt, Stopped};
 use super::report::{Outcome, bounded};
 use super::scribe::Scribe;
 use super::vigil::Pulse;
@@ -71,7 +74,7 @@ pub(crate) struct State {
     pub(super) seed: SessionSeed,
     pub(super) scribe: Scribe,
     pub(super) life: Life,
-    pub(super) agent: Option<Owned>,
+    pub(super) agent: Option<Mind>,
     pub(super) children: Children,
     pub(super) joins: Joins,
     pub(super) money: Money<Wanted>,
@@ -109,6 +112,11 @@ impl Actor for SessionActor {
         message: SessionMessage,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        // A look changes nothing, so nothing strikes it: what is struck must not depend on who looks.
+        if let SessionMessage::Look(look) = &message {
+            state.look(look);
+            return Ok(());
+        }
         if let Some(strike) = state.cursor.strike(Point::Session, None) {
             state.scribe.struck(Strand::Main, &strike);
             match strike.action {
@@ -158,12 +166,12 @@ impl State {
         );
         let chance = shared.env.chance(&seed.path, seed.attempt, Strand::Main);
         let cursor = Cursor::for_session(shared.env.plan(), &seed.path, capsule.name(), seed.attempt, chance);
-        let careful = seed.prepared.changes_world();
+        let careful = seed.prepared.is_free();
         Self {
             money: Money::new(seed.account.clone(), seed.delegator.clone(), seed.key),
             numbers: seed.numbers,
             progress: Progress::new(Instant::now()),
-            changed_world: careful,
+            changed_world: seed.prepared.changes_world(),
             careful,
             me,
             seed,
@@ -195,6 +203,8 @@ impl State {
             SessionMessage::WaitExpired { waiter } => self.wait_expired(waiter),
             SessionMessage::CheckProgress => self.check_progress().await,
             SessionMessage::Child(message) => self.child(message).await,
+            SessionMessage::Look(look) => self.look(&look),
+            SessionMessage::StopAt(stop) => self.stop_at(stop).await,
         }
     }
 
@@ -204,13 +214,13 @@ impl State {
             self.scribe.struck(Strand::Main, strike);
         }
         // Law 2: an agent that can change the world by itself goes on only when all before it is durable.
-        let barrier = self.careful.then(|| self.seed.shared.journal.barrier());
+        let barrier = self.careful.then(|| self.seed.shared.journal.barrier_of(self.seed.tree.id));
         self.agent = Some(mind::start(&self.seed, self.me.clone(), barrier, strike.map(|strike| strike.action)));
         self.check_again(self.stall());
     }
 
     fn stall(&self) -> Duration {
-        self.seed.prepared.capsule.limits().stall.unwrap_or(self.seed.shared.limits.stall)
+        self.seed.prepared.capsule.limits().stall(&self.seed.shared.limits)
     }
 
     /// Something happened to the session's own life.
@@ -228,8 +238,11 @@ impl State {
             let busy = self.children.open() + self.calls.len() + self.money.outstanding();
             for effect in self.life.on(event, busy) {
                 match effect {
-                    // The task says so itself when it is gone: see `mind`.
-                    LifeEffect::AbortAgent => self.agent = None,
+                    // It says so itself when it is gone: see `mind`.
+                    LifeEffect::EndAgent { times } => {
+                        let times = times.unwrap_or_else(|| self.usual_grace());
+                        self.agent = self.agent.take().and_then(|agent| agent.stop(times));
+                    }
                     LifeEffect::EndCalls => self.end_calls(),
                     LifeEffect::StopChildren { times } => {
                         let ended = self.stop_children(times).await;
@@ -269,11 +282,7 @@ impl State {
     fn bounded_outcome(&self, outcome: Outcome) -> Outcome {
         let limits = &self.seed.shared.limits;
         let result = match outcome.result {
-            Some(Ok(answer)) if answer.len() > limits.answer_whole => Some(Err(format!(
-                "the answer is {} bytes and limits.answer_whole is {}: write long results to a lent directory, or answer in parts",
-                answer.len(),
-                limits.answer_whole
-            ))),
+            Some(Ok(answer)) => Some(within(answer, limits)),
             Some(Err(error)) => Some(Err(bounded(&error, limits.detail))),
             other => other,
         };
@@ -322,6 +331,32 @@ impl State {
         }
     }
 
+    fn look(&self, look: &Look) {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let doing = Doing {
+            live_children: self.children.live(),
+            queued_children: count(self.children.queued()),
+            calls: count(self.calls.len()),
+            behind_ms: look.behind_ms(),
+        };
+        look.saw(Seen::Itself(self.seed.tree.id, self.seed.path.clone(), doing));
+        self.children.look(look);
+    }
+
+    /// Somebody outside stops a session below this one.
+    async fn stop_at(&mut self, stop: StopAt) {
+        // The next on the way down: the child whose subtree holds it.
+        let mut next = stop.path.clone();
+        while let Some(parent) = next.parent().filter(|parent| *parent != self.seed.path) {
+            next = parent;
+        }
+        if next.parent().is_none() {
+            return stop.answer(Stopped::Unknown);
+        }
+        let ended = self.children.stop_at(next.index(), stop).await;
+        self.take_ended(ended).await;
+    }
+
     async fn child(&mut self, message: ChildMessage) {
         let ended = match message {
             ChildMessage::DeadlinePassed { key } => {
@@ -336,6 +371,10 @@ impl State {
                 ended
             }
         };
+        self.take_ended(ended).await;
+    }
+
+    async fn take_ended(&mut self, ended: VecDeque<Ended>) {
         if ended.is_empty() {
             return;
         }

@@ -82,6 +82,8 @@ impl Place {
         command.args(args).current_dir(self.0.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Compiled once for all tests.
         command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        // What others run on this machine is not seen.
+        command.env("XDG_RUNTIME_DIR", self.0.path());
         command.env_remove("RUST_BACKTRACE").env_remove("NO_COLOR");
         command
     }

@@ -62,10 +62,8 @@ async fn row_6_a_stop_ends_it_in_each_phase() {
 #[tokio::test(start_paused = true)]
 async fn row_6_a_stop_before_the_start_starts_nothing() {
     let launcher = FakeLauncher::new(Script::default());
-    let mut run = Run::command();
-    run.stops.push((Duration::ZERO, SECOND, SECOND));
-    let slow = launcher.with(Fate { slow_spawn: SECOND, ..Fate::default() });
-    let ended = run.on(&slow).await;
+    let ended = Run::command().stop(Duration::ZERO, SECOND, SECOND).on(&launcher).await;
+    assert_eq!((launcher.most(), ended.report.spawned, ended.seen.len()), (0, false, 0));
     assert_eq!(ended.report.class, ExitClass::Canceled);
 }
 

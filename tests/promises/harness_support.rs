@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use treeward::driver::{Driver, Event, Request};
-use treeward::harness::ProcessLimits;
 use treeward::harness::fake::{FakeDriver, FakeLauncher, Fate, Script};
 use treeward::harness::run::{
     Graces, Launch, Launcher, Parts, Recorder, Recording, Report, Sink, Sinking, StopOrder, run,
 };
+use treeward::harness::{ProcessLimits, RunTag, Warden};
 use treeward::ids::RunId;
 use treeward::journal::Kind;
 use treeward::supervision::StopTimes;
@@ -75,19 +75,18 @@ impl Ended {
         kinds.iter().map(|kind| kind.name()).filter(|name| name.starts_with("harness_")).collect()
     }
 
-    fn kinds(&self) -> Vec<&Kind> {
-        let record = |(_, seen): &'_ (Instant, Seen)| matches!(seen, Seen::Record(_));
-        let kind = |(_, seen)| match seen {
-            Seen::Record(kind) => kind,
-            _ => unreachable!("filtered"),
+    fn kinds(&self) -> Vec<Kind> {
+        let kind = |(_, seen): &'_ (Instant, Seen)| match seen {
+            Seen::Record(kind) => Some(kind.clone()),
+            Seen::Event(_) | Seen::Progress => None,
         };
-        self.seen.iter().filter(|seen| record(seen)).map(|(at, seen)| (at, seen)).map(kind).collect()
+        self.seen.iter().filter_map(kind).collect()
     }
 
     /// The keys of its notes.
     pub fn notes(&self) -> Vec<String> {
         let kinds = self.kinds();
-        let key = |kind: &&Kind| match kind {
+        let key = |kind: &Kind| match kind {
             Kind::Note { key, .. } => Some(key.trim_start_matches("harness.").to_owned()),
             _ => None,
         };
@@ -138,14 +137,24 @@ pub struct Run {
     /// Stops, by how long after the start: kill after, done after.
     pub stops: Vec<(Duration, Duration, Duration)>,
     pub driver: Box<dyn Driver>,
-    pub launch: ProcessLimits,
+    pub limits: ProcessLimits,
+    pub id: RunId,
 }
 
 impl Run {
     pub fn new(driver: impl Driver + 'static) -> Self {
         let graces = Graces::default();
-        let launch = ProcessLimits::default();
-        Self { task: "go".into(), graces, slow: Duration::ZERO, stops: Vec::new(), driver: Box::new(driver), launch }
+        let limits = ProcessLimits::default();
+        let id = RunId::new(uuid::Builder::from_random_bytes(unique()).into_uuid());
+        Self {
+            task: "go".into(),
+            graces,
+            slow: Duration::ZERO,
+            stops: Vec::new(),
+            driver: Box::new(driver),
+            limits,
+            id,
+        }
     }
 
     /// One that speaks the fake harness's protocol.
@@ -183,19 +192,40 @@ impl Run {
         ended
     }
 
+    /// Runs the fake harness as a process, in its own protocol or as a command; nothing of it may be left.
+    pub async fn real(warden: &Warden, options: &[&str], change: impl FnOnce(Self) -> Self) -> Ended {
+        let argv = [env!("CARGO_BIN_EXE_treeward"), "fake", "harness"].iter().chain(options).map(ToString::to_string);
+        let argv: Vec<String> = argv.collect();
+        let run = match options.contains(&"--plain") {
+            true => Self::new(treeward::driver::Command::new(argv)),
+            false if options.contains(&"--hang") => Self::new(FakeDriver::new(argv)),
+            false => Self::new(FakeDriver::new(argv).closing_input()),
+        };
+        let run = change(run);
+        let tag = RunTag::new(run.id.bytes());
+        let ended = tokio::time::timeout(60 * SECOND, run.on(warden)).await.expect("an ending");
+        assert_eq!(crate::warden_kit::tagged(&tag), Vec::<i32>::new(), "left behind by {options:?}");
+        ended
+    }
+
     pub async fn on(mut self, launcher: &impl Launcher) -> Ended {
         let (to, mut seen) = mpsc::unbounded_channel();
         let witness = Arc::new(Witness { to, slow: self.slow });
         let start = Instant::now();
         let (order, stop) = watch::channel(None);
+        let say = move |kill, done| {
+            let times = StopTimes::new(start + kill, start + done, 0).expect("times in order");
+            order.send_modify(|order: &mut Option<StopOrder>| {
+                let times = order.map_or(times, |earlier| earlier.times.tighten(times));
+                *order = Some(StopOrder { times });
+            });
+        };
+        let (before, during): (Vec<_>, Vec<_>) = self.stops.into_iter().partition(|(at, ..)| at.is_zero());
+        before.into_iter().for_each(|(_, kill, done)| say(kill, done));
         let mut stopping: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-            for (at, kill, done) in self.stops {
+            for (at, kill, done) in during {
                 tokio::time::sleep_until(start + at).await;
-                let times = StopTimes::new(start + kill, start + done, 0).expect("times in order");
-                order.send_modify(|order| {
-                    let times = order.map_or(times, |earlier: StopOrder| earlier.times.tighten(times));
-                    *order = Some(StopOrder { times });
-                });
+                say(kill, done);
             }
             // Kept, so that nobody takes it for the end of whoever could stop.
             std::future::pending::<()>().await;
@@ -203,12 +233,12 @@ impl Run {
         let request = Request { task: self.task, answer_limit: 16 << 20, ..Request::default() };
         let plan = self.driver.launch(&request).expect("a plan");
         let env = vec![("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())];
-        let launch = Launch { plan, env, cwd: std::env::temp_dir(), limits: self.launch };
+        let launch = Launch { plan, env, cwd: std::env::temp_dir(), limits: self.limits };
         let parts = Parts {
             launcher,
             driver: self.driver,
             launch,
-            run: RunId::new(uuid::Builder::from_random_bytes(unique()).into_uuid()),
+            run: self.id,
             graces: self.graces,
             stop,
             recorder: witness.clone(),

@@ -10,16 +10,19 @@ use std::process::Command;
 use serde_json::Value;
 use treeward::capsule::Team;
 use treeward::journal::CompletionStatus;
-use treeward::limits::Limits;
 use treeward::{Runtime, Submission};
 
 use crate::support::{plan, run};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 
+fn team() -> Team {
+    Team::load(&Path::new(REPOSITORY).join("examples/survey")).expect("the capsule loads")
+}
+
 /// Runs `examples/survey` on `input` and answers with what its root said.
 async fn survey(input: &Path, task: &str, rules: &[&str]) -> String {
-    let team = Team::load(&Path::new(REPOSITORY).join("examples/survey")).expect("the capsule loads");
+    let team = team();
     let builder = Runtime::builder().cache(None).faults(plan(rules));
     let ran = run(builder, Submission::new(team, task).read("input", input)).await;
     ran.check();
@@ -46,7 +49,7 @@ fn shell(directory: &Path, script: &str) -> String {
 }
 
 /// Leaves out what the survey leaves out, then goes on with a test.
-const FIND: &str = r"find . \( -name .git -o -type d -exec test -f {}/CACHEDIR.TAG \; \) -prune -o";
+const FIND: &str = r"find . \( -name .git -o -name .treeward -o -type d -exec test -f {}/CACHEDIR.TAG \; \) -prune -o";
 
 /// Holds a report against `find`, `wc` and `grep` on the same directory.
 fn agrees(directory: &Path, report: &Value) {
@@ -187,7 +190,7 @@ async fn what_lies_too_deep_is_told_and_the_rest_is_counted() {
         fs::create_dir(&directory).expect("created");
     }
     let report = report(input.path(), &[]).await;
-    let levels = u64::from(Limits::default().depth);
+    let levels = u64::from(team().root().budget().depth.expect("the example says how deep"));
     // The deepest sessions may delegate no further: what they hold, a file and a directory, is not surveyed.
     assert_eq!((number(&report, "files"), number(&report, "directories")), (levels, levels + 1), "{report}");
     assert_eq!((number(&report, "not_surveyed"), number(&report, "lost")), (2, 0), "{report}");

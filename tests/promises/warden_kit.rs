@@ -11,7 +11,7 @@ use treeward::harness::{
 };
 
 /// A bound on what must not take long. Nothing waits for it when all is well.
-pub const BOUND: Duration = Duration::from_secs(60);
+pub const BOUND: Duration = Duration::from_secs(30);
 
 pub fn config(at_most: Isolation) -> WardenConfig {
     WardenConfig { program: Program::Path(env!("CARGO_BIN_EXE_treeward").into()), at_most, ..WardenConfig::default() }

@@ -101,7 +101,7 @@ async fn one_that_is_stopped_or_ignores_everything_is_buried_too() {
         let script = "trap '' TERM INT HUP QUIT; echo ready; while :; do sleep 1000; done";
         run(&warden, shell(script), "ready").await;
         run(&warden, shell("echo ready; kill -STOP $$"), "ready").await;
-        let request = shell("sleep 1000 & echo ready; sleep 1000");
+        let request = shell("sleep 1000 & echo ready; exec sleep 1000");
         let tag = request.tag.clone();
         let mut process = spawn(&warden, request).await;
         assert_eq!(line(&mut process).await, "ready");

@@ -22,8 +22,18 @@ pub struct Size {
 impl Size {
     /// Standard error's; of an ordinary terminal where it cannot be learned.
     pub fn of_stderr() -> Self {
-        terminal_size::terminal_size_of(std::io::stderr()).map_or(Self { columns: 80, rows: 24 }, |(columns, rows)| {
-            Self { columns: columns.0.into(), rows: rows.0.into() }
+        Self::of(std::io::stderr())
+    }
+
+    /// Standard output's.
+    pub fn of_stdout() -> Self {
+        Self::of(std::io::stdout())
+    }
+
+    fn of(terminal: impl std::os::fd::AsFd) -> Self {
+        terminal_size::terminal_size_of(terminal).map_or(Self { columns: 80, rows: 24 }, |(columns, rows)| Self {
+            columns: columns.0.into(),
+            rows: rows.0.into(),
         })
     }
 }

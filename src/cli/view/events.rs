@@ -104,6 +104,13 @@ fn books(kind: &Kind) -> Option<String> {
         }
         Kind::ToolReturned { outcome: CallOutcome::Ok, output } => text(output),
         Kind::SessionEnded { status, .. } => status_name(*status).to_owned(),
+        Kind::HarnessStarting { driver, program } => {
+            format!("{} ({})", one_line(program, TEXT), one_line(driver, TEXT))
+        }
+        Kind::HarnessStarted {} => String::new(),
+        Kind::HarnessReady { session } => session.as_deref().map(|id| one_line(id, TEXT)).unwrap_or_default(),
+        Kind::HarnessExited { exit } => one_line(exit, TEXT),
+        Kind::HarnessGone { survivors: 0 } => "nothing of it is left".to_owned(),
         Kind::AttemptEnded { class: treeward::supervision::ExitClass::Done, .. } => "done".to_owned(),
         _ => return None,
     })
@@ -178,16 +185,11 @@ fn happening(kind: &Kind) -> (Style, String) {
         Kind::FaultInjected { point, action, nth } => {
             (Style::Warn, format!("FAULT {} {} (passage {nth})", one_line(point, TEXT), one_line(action, TEXT)))
         }
-        Kind::HarnessStarting { driver, program } => {
-            (Style::Dim, format!("starts {} ({})", one_line(program, TEXT), one_line(driver, TEXT)))
-        }
-        Kind::HarnessReady { session: Some(session) } => (Style::Dim, format!("session {}", one_line(session, TEXT))),
         Kind::HarnessInterrupted { by } => (Style::Warn, format!("is interrupted ({})", one_line(by, TEXT))),
         Kind::HarnessKilled { signal } => (Style::Warn, format!("is sent {}", one_line(signal, TEXT))),
-        Kind::HarnessExited { exit } => (Style::Dim, one_line(exit, TEXT)),
-        Kind::HarnessGone { survivors: 0 } => (Style::Dim, "nothing of it is left".to_owned()),
         Kind::HarnessGone { survivors } => {
-            (Style::Warn, format!("nothing of it is left ({survivors} descendants were still there)"))
+            let left = count(u64::from(*survivors), "process it left behind was", "processes it left behind were");
+            (Style::Warn, format!("{left} ended"))
         }
         Kind::Note { key, text: said } => (Style::Plain, format!("{}: {}", one_line(key, TEXT), text(said))),
         other => (Style::Plain, other.name().to_owned()),

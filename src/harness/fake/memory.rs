@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use super::driver::Line;
 use super::options::{Act, Child, Script};
 use super::pipe::{Reader, Writer, pipe};
-use super::program::{MANY_BYTES, NOISE, cut_in_half, line_text};
-use crate::harness::run::{Launcher, Proc};
+use super::program::{ERRORS, MANY_BYTES, NOISE, cut_in_half, line_text};
+use crate::harness::run::{Launcher, Proc, Streams};
 use crate::harness::{Buried, ExitStatus, Signal, SpawnError, SpawnRequest, Whom};
 use crate::tree::owned::Owned;
 
@@ -146,7 +146,7 @@ impl Proc for FakeProcess {
     type Input = DuplexStream;
     type Output = Reader;
 
-    fn streams(&mut self) -> (Option<DuplexStream>, Option<Reader>, Option<Reader>) {
+    fn streams(&mut self) -> Streams<DuplexStream, Reader> {
         match self.streams.take() {
             Some((stdin, stdout, stderr)) => (Some(stdin), Some(stdout), Some(stderr)),
             None => (None, None, None),
@@ -245,12 +245,12 @@ impl Actor {
         self.write(line_text(&line, self.script.plain).as_bytes()).await;
     }
 
-    async fn flood(writer: Option<&Writer>, mut size: u64) {
-        const PIECE: [u8; 4096] = [b'x'; 4096];
+    async fn flood(writer: Option<&Writer>, mut size: u64, pattern: &[u8]) {
+        let piece = pattern.repeat(4096 / pattern.len());
         let Some(writer) = writer else { return };
         while size > 0 {
-            let len = usize::try_from(size).unwrap_or(usize::MAX).min(PIECE.len());
-            if !writer.write(&PIECE[..len]).await {
+            let len = usize::try_from(size).unwrap_or(usize::MAX).min(piece.len());
+            if !writer.write(&piece[..len]).await {
                 return;
             }
             size -= len as u64;
@@ -284,12 +284,12 @@ impl Actor {
                 }
                 self.read = String::from_utf8_lossy(&bytes).into_owned();
             }
-            Act::Emit(size) => Self::flood(self.out.as_ref(), size).await,
-            Act::Stderr(size) => Self::flood(Some(&self.err), size).await,
+            Act::Emit(size) => Self::flood(self.out.as_ref(), size, b"x").await,
+            Act::Stderr(size) => Self::flood(Some(&self.err), size, &ERRORS).await,
             Act::Complain(text) => drop(self.err.write(format!("{text}\n").as_bytes()).await),
             Act::Lines(sizes) => {
                 for size in sizes {
-                    Self::flood(self.out.as_ref(), size).await;
+                    Self::flood(self.out.as_ref(), size, b"x").await;
                     self.write(b"\n").await;
                 }
             }

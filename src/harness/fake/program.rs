@@ -16,6 +16,13 @@ pub(super) const MANY_BYTES: &str = "grüße, 世界, 🦀, ½€";
 /// Lines that are not of the protocol.
 pub(super) const NOISE: &str = "Welcome to the fake harness!\n\n{\"half\":\n[1,2]\n\u{1b}[31mwarning\u{1b}[0m\n";
 
+/// What a flood of errors is made of: lines.
+pub(super) const ERRORS: [u8; 64] = {
+    let mut line = [b'e'; 64];
+    line[63] = b'\n';
+    line
+};
+
 /// A line as it is written.
 pub(super) fn line_text(line: &Line, plain: bool) -> String {
     match (plain, line) {
@@ -95,8 +102,8 @@ impl Stage {
         self.write(line_text(line, self.plain).as_bytes());
     }
 
-    fn flood(mut to: impl std::io::Write, mut size: u64) {
-        let piece = vec![b'x'; 64 << 10];
+    fn flood(mut to: impl std::io::Write, mut size: u64, pattern: &[u8]) {
+        let piece = pattern.repeat((64 << 10) / pattern.len());
         while size > 0 {
             let len = usize::try_from(size).unwrap_or(usize::MAX).min(piece.len());
             if to.write_all(&piece[..len]).is_err() {
@@ -115,14 +122,14 @@ impl Stage {
                 let _error = std::io::stdin().lock().read_to_end(&mut bytes);
                 self.read = String::from_utf8_lossy(&bytes).into_owned();
             }
-            Act::Emit(size) => Self::flood(std::io::stdout().lock(), *size),
-            Act::Stderr(size) => Self::flood(std::io::stderr().lock(), *size),
+            Act::Emit(size) => Self::flood(std::io::stdout().lock(), *size, b"x"),
+            Act::Stderr(size) => Self::flood(std::io::stderr().lock(), *size, &ERRORS),
             Act::Complain(text) => {
                 let _nobody = writeln!(std::io::stderr().lock(), "{text}");
             }
             Act::Lines(sizes) => {
                 for size in sizes {
-                    Self::flood(std::io::stdout().lock(), *size);
+                    Self::flood(std::io::stdout().lock(), *size, b"x");
                     self.write(b"\n");
                 }
             }

@@ -5,6 +5,9 @@ use tokio::net::unix::pipe;
 
 use crate::harness::{Buried, ExitStatus, Process, Signal, SpawnError, SpawnRequest, Warden, Whom};
 
+/// A process's standard input, output and error, as far as they were not given away yet.
+pub type Streams<I, O> = (Option<I>, Option<O>, Option<O>);
+
 /// A spawned process.
 pub trait Proc: Send + Sync + 'static {
     /// What it reads.
@@ -13,7 +16,7 @@ pub trait Proc: Send + Sync + 'static {
     type Output: AsyncRead + Unpin + Send + 'static;
 
     /// Its standard input, output and error; each is given once.
-    fn streams(&mut self) -> (Option<Self::Input>, Option<Self::Output>, Option<Self::Output>);
+    fn streams(&mut self) -> Streams<Self::Input, Self::Output>;
     /// How it ended; see [`Process::exited`].
     fn exited(&self) -> impl Future<Output = ExitStatus> + Send;
     /// Sends a signal; one to what is gone is none.
@@ -35,7 +38,7 @@ impl Proc for Process {
     type Input = pipe::Sender;
     type Output = pipe::Receiver;
 
-    fn streams(&mut self) -> (Option<pipe::Sender>, Option<pipe::Receiver>, Option<pipe::Receiver>) {
+    fn streams(&mut self) -> Streams<pipe::Sender, pipe::Receiver> {
         (self.stdin.take(), self.stdout.take(), self.stderr.take())
     }
 

@@ -217,16 +217,15 @@ impl Life {
     }
 
     fn over(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        self.over = true;
+        let first = !std::mem::replace(&mut self.over, true);
+        let until = now + self.graces.linger;
         match self.phase {
-            Phase::Running => {
-                self.go(Phase::Lingering, Some(now + self.graces.linger));
-                effects.push(Effect::CloseInput);
-            }
-            // The interrupted turn is over: what is left is to end the process.
-            Phase::Interrupting => self.terminate(now, effects),
-            _ => {}
+            Phase::Running => self.go(Phase::Lingering, Some(until)),
+            // The interrupted turn is over: what is left is that it exits.
+            Phase::Interrupting if first => self.until = self.until.map(|earlier| earlier.min(until)),
+            _ => return,
         }
+        effects.push(Effect::CloseInput);
     }
 
     fn exited(&mut self, now: Instant, exit: Exit, effects: &mut Vec<Effect>) {

@@ -99,7 +99,10 @@ impl Control {
         if let Ok(controls) = received.cmsgs() {
             for control in controls {
                 if let ControlMessageOwned::ScmRights(raw) = control {
-                    pidfd = raw.into_iter().map(sys::received).last();
+                    // One is ever sent; owning each closes what is too much.
+                    for fd in raw {
+                        pidfd = Some(sys::received(fd));
+                    }
                 }
             }
         }

@@ -57,6 +57,14 @@ pub enum Program {
 }
 
 impl Program {
+    /// The `treeward` that a program run by it can call, where that is known.
+    pub(crate) fn treeward(&self) -> Option<PathBuf> {
+        match self {
+            Self::CurrentExe => None,
+            Self::Path(path) => Some(path.clone()),
+        }
+    }
+
     fn name(&self) -> String {
         match self {
             Self::CurrentExe => "this program".to_owned(),

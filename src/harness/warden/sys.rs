@@ -174,7 +174,7 @@ pub(super) fn pidfd_ended(pidfd: &impl AsFd, at_most: nix::poll::PollTimeout) ->
 /// A descriptor in the caller's reactor.
 pub(super) fn registered<T: OwnsOne>(owner: T) -> io::Result<AsyncFd<T>> {
     // SAFETY: the trait's promise is what is asked for: the descriptor stays open and the same until the owner is dropped.
-    unsafe { AsyncFd::register(owner) }.map_err(|refused| io::Error::from(refused))
+    unsafe { AsyncFd::register(owner) }.map_err(io::Error::from)
 }
 
 /// Owns one descriptor from its making to its drop, and never exchanges it.

@@ -209,7 +209,8 @@ proptest! {
             let at = |wanted: Effect| seen.iter().find(|(_, effect)| *effect == wanted).map(|(at, _)| *at);
             let killed = at(Effect::Kill).expect("killed");
             prop_assert!(killed <= kill_at.max(now));
-            prop_assert!(at(Effect::Bury).expect("buried") <= killed + Graces::default().lost_exit);
+            let lost = killed + Graces::default().lost_exit;
+            prop_assert!(at(Effect::Bury).expect("buried") <= lost.max(now));
         }
     }
 }

@@ -14,7 +14,12 @@ fn ask() -> impl Strategy<Value = Ask> {
     let spawn = (any::<u64>(), argv, bytes(), env, limits).prop_map(|(run, argv, cwd, env, limits)| {
         Ask::Spawn(Box::new(Job { run, argv, cwd: cwd.into(), env, limits }))
     });
-    prop_oneof![spawn, any::<u64>().prop_map(Ask::Bury), any::<u64>().prop_map(Ask::Ping), any::<()>().prop_map(|()| Ask::End)]
+    prop_oneof![
+        spawn,
+        any::<u64>().prop_map(Ask::Bury),
+        any::<u64>().prop_map(Ask::Ping),
+        any::<()>().prop_map(|()| Ask::End)
+    ]
 }
 
 fn say() -> impl Strategy<Value = Say> {

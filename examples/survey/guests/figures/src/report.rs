@@ -34,7 +34,7 @@ pub struct Note {
 /// What became of one thing in a directory that was not surveyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// `.git`, or a directory that says of itself that it is a cache.
+    /// `.git`, `.treeward`, or a directory that says of itself that it is a cache.
     LeftOut,
     /// A symbolic link, not followed.
     Link,

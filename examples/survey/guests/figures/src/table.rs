@@ -46,7 +46,7 @@ fn title(report: &Report) -> String {
 fn rest(report: &Report) -> String {
     let mut text = String::new();
     for (count, what) in [
-        (report.left_out, "left out: .git, or holds a CACHEDIR.TAG"),
+        (report.left_out, "left out: .git, .treeward, or holds a CACHEDIR.TAG"),
         (report.links, "not followed: symbolic link"),
         (report.special, "not opened: FIFO, socket or device"),
         (report.unnamed, "not surveyed: name is not UTF-8"),

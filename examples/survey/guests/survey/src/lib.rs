@@ -85,7 +85,8 @@ fn list(input: &Directory, report: &mut Report) -> Result<Listing, String> {
         };
         let helper = match entry.kind {
             Kind::File if entry.name == "CACHEDIR.TAG" => return Ok(Listing::LeftOut),
-            _ if entry.name == ".git" => {
+            // What git and treeward keep beside the files is not of the directory; the journal of this very run is there too.
+            _ if entry.name == ".git" || entry.name == ".treeward" => {
                 report.add_outcome(&entry.name, Outcome::LeftOut, Some("left out".into()));
                 continue;
             }
