@@ -21,6 +21,8 @@ pub(super) struct Ticker {
 struct Shared {
     live: AtomicUsize,
     over: AtomicBool,
+    /// It has found no guest and is going to rest: only then does a new one wake it.
+    resting: AtomicBool,
 }
 
 impl Ticker {
@@ -30,11 +32,14 @@ impl Ticker {
         let thread = std::thread::Builder::new().name("treeward-tick".into()).spawn({
             let shared = shared.clone();
             move || {
-                while !shared.over.load(Ordering::Acquire) {
-                    if shared.live.load(Ordering::Acquire) == 0 {
+                while !shared.over.load(Ordering::SeqCst) {
+                    shared.resting.store(true, Ordering::SeqCst);
+                    // Looked at behind the flag: a guest that came before it is seen here, a later one sees the flag.
+                    if shared.live.load(Ordering::SeqCst) == 0 {
                         std::thread::park();
                         continue;
                     }
+                    shared.resting.store(false, Ordering::SeqCst);
                     // Woken early it ticks early, which only makes a guest yield once more.
                     std::thread::park_timeout(TICK);
                     match engine.upgrade() {
@@ -49,7 +54,9 @@ impl Ticker {
 
     /// Keeps ticking while the answer is held.
     pub(super) fn hold(&self) -> Ticking {
-        if self.shared.live.fetch_add(1, Ordering::AcqRel) == 0
+        self.shared.live.fetch_add(1, Ordering::SeqCst);
+        if self.shared.resting.load(Ordering::SeqCst)
+            && self.shared.resting.swap(false, Ordering::SeqCst)
             && let Some(thread) = &self.thread
         {
             thread.thread().unpark();
@@ -60,7 +67,7 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Release);
+        self.shared.over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _panicked = thread.join();
@@ -73,6 +80,6 @@ pub(super) struct Ticking(Arc<Shared>);
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        self.0.live.fetch_sub(1, Ordering::AcqRel);
+        self.0.live.fetch_sub(1, Ordering::SeqCst);
     }
 }

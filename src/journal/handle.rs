@@ -192,6 +192,12 @@ impl Default for Options {
     }
 }
 
+/// An entry nobody waits for.
+fn unawaited(mut entry: Entry) -> Append {
+    let wait = Wait { reply: None, credit: entry.credit.take() };
+    Append { entry, labels: Labels::default(), wait }
+}
+
 /// The one journal of a runtime. Cheap to clone.
 #[derive(Clone)]
 pub struct Journal {
@@ -240,9 +246,22 @@ impl Journal {
     }
 
     /// Appends where nothing that leaves the process depends on it: there is no ticket to be awaited.
-    pub fn record(&self, mut entry: Entry) {
-        let wait = Wait { reply: None, credit: entry.credit.take() };
-        self.send(Message::Append(Box::new(Append { entry, labels: Labels::default(), wait })));
+    pub fn record(&self, entry: Entry) {
+        self.send(Message::Append(Box::new(unawaited(entry))));
+    }
+
+    /// Appends several records at once, nothing in between, where nothing that leaves the process depends on them.
+    pub fn record_all(&self, entries: Vec<Entry>) {
+        self.send(Message::AppendAll(entries.into_iter().map(unawaited).collect()));
+    }
+
+    /// Appends `before` and `last` at once, nothing in between. The commit of the last.
+    pub fn append_behind(&self, before: Vec<Entry>, last: Entry) -> Ticket {
+        let (reply, ticket) = Ticket::new();
+        let mut last = unawaited(last);
+        last.wait.reply = Some(reply);
+        self.send(Message::AppendAll(before.into_iter().map(unawaited).chain([last]).collect()));
+        ticket
     }
 
     /// Appends the `tree_started` of a tree whose every envelope carries `labels`.

@@ -33,6 +33,8 @@ pub struct Append {
 pub enum Message {
     /// Append one record.
     Append(Box<Append>),
+    /// Append these, with nothing in between.
+    AppendAll(Vec<Append>),
     /// Answer when everything before it is committed.
     Barrier { tree: Option<TreeId>, reply: oneshot::Sender<Outcome> },
     /// Append all missing endings.
@@ -171,6 +173,7 @@ impl Actor for Writer {
         }
         match message {
             Message::Append(append) => state.append(*append),
+            Message::AppendAll(all) => all.into_iter().for_each(|append| state.append(append)),
             Message::Barrier { tree, reply } => state.barrier(tree, reply),
             Message::Close { tree, path, closing, folded, reply } => {
                 let closed = state.close(tree, &path, &closing, reply);

@@ -215,7 +215,8 @@ impl State {
             Asked::Granted(Purpose::Child { key, token, .. }) => self.tell_child(key, token, Ok(())),
             Asked::Refused(Purpose::Child { key, token, .. }, why) => self.tell_child(key, token, Err(why)),
             Asked::Granted(Purpose::Own(wanted)) if self.life.is_working() => match wanted {
-                Wanted::Child(wanted) => self.make(*wanted).await,
+                // Boxed: every session would keep the room for it twice, and most never delegate.
+                Wanted::Child(wanted) => Box::pin(self.make(*wanted)).await,
                 Wanted::Tool { name, input, reply, credit } => self.tool(name, input, reply, credit),
                 Wanted::Http { method, url, reply, credit } => self.http(&method, &url, reply, credit),
             },
@@ -526,23 +527,21 @@ impl State {
         self.seed.shared.gate_took.observe(asked.elapsed());
         match verdict {
             Verdict::Allow(permit) => {
+                let asked = Kind::GateAsked { tool: request.tool().to_owned() };
                 let decided = Kind::GateDecided { decision: Decision::Allow, by: "rules".into(), reason: None };
-                self.scribe.say(strand, Kind::GateAsked { tool: request.tool().to_owned() });
-                self.scribe.say(strand, decided);
                 permit.spend(call, request).map_err(|mismatch| mismatch.to_string())?;
                 self.changed_world |= changes_world;
                 let input = Text::Inline(request.input());
                 let called = Kind::ToolCalled { tool: request.tool().to_owned(), input, changes_world };
-                Ok(self.scribe.promise(strand, called, credit))
+                Ok(self.scribe.promise(strand, [asked, decided], called, credit))
             }
             Verdict::Deny { reason } => {
-                self.scribe.say(strand, Kind::GateAsked { tool: request.tool().to_owned() });
+                let asked = Kind::GateAsked { tool: request.tool().to_owned() };
                 let reason_said = Some(reason.clone());
                 let decided = Kind::GateDecided { decision: Decision::Deny, by: "rules".into(), reason: reason_said };
-                self.scribe.say(strand, decided);
                 // A call ends once, also one that never ran: else the tree could not end.
                 let ended = Kind::ToolReturned { outcome: CallOutcome::Denied, output: Text::default() };
-                self.scribe.say_on(strand, ended, credit);
+                self.scribe.say_all(strand, [asked, decided, ended], credit);
                 Err(reason)
             }
         }

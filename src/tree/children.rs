@@ -493,13 +493,12 @@ impl Children {
         let child = &self.list[&key];
         let (seed, attempt) = (&child.seed, child.delegation.attempt());
         let mut events = endings::records(&self.origin(key), &seed.path, attempt, effect, self.shared.limits.detail);
-        let last = events.pop();
         let entry = |(path, attempt, strand, kind)| Entry {
             ids: seed.ids,
             ..Entry::new(seed.tree.id, path, attempt, strand, kind)
         };
-        events.into_iter().for_each(|event| self.shared.journal.record(entry(event)));
-        last.map(|event| self.shared.journal.append(entry(event)))
+        let last = events.pop().map(entry)?;
+        Some(self.shared.journal.append_behind(events.into_iter().map(entry).collect(), last))
     }
 
     fn origin(&self, key: u32) -> Origin {
@@ -655,8 +654,7 @@ impl Children {
                 self.actors.insert(id, (key, attempt));
                 if let Some(started) = started {
                     let scribe = self.child_scribe(key, attempt);
-                    scribe.say(Strand::Main, started);
-                    scribe.say(Strand::Main, Kind::TaskStarted {});
+                    scribe.say_all(Strand::Main, [started, Kind::TaskStarted {}], None);
                 }
                 // Only now, so that nothing it says comes before its own start.
                 let _gone = actor.cast(SessionMessage::Begin);

@@ -22,14 +22,30 @@ impl Scribe {
         self.journal.record(self.entry(strand, kind, None));
     }
 
+    /// Appends records to `strand` at once. The last holds `credit` until it is committed.
+    pub(crate) fn say_all<const N: usize>(&self, strand: Strand, kinds: [Kind; N], credit: Credit) {
+        let mut entries: Vec<Entry> = kinds.into_iter().map(|kind| self.entry(strand, kind, None)).collect();
+        if let Some(last) = entries.last_mut() {
+            last.credit = credit;
+        }
+        self.journal.record_all(entries);
+    }
+
     /// Appends a record that holds `credit` until it is committed.
     pub(crate) fn say_on(&self, strand: Strand, kind: Kind, credit: Credit) {
         self.journal.record(self.entry(strand, kind, credit));
     }
 
-    /// Appends a record that something outside is to wait for.
-    pub(crate) fn promise(&self, strand: Strand, kind: Kind, credit: Credit) -> Ticket {
-        self.journal.append(self.entry(strand, kind, credit))
+    /// Appends `before` and `last` to `strand` at once; something outside is to wait for the last, which holds `credit`.
+    pub(crate) fn promise<const N: usize>(
+        &self,
+        strand: Strand,
+        before: [Kind; N],
+        last: Kind,
+        credit: Credit,
+    ) -> Ticket {
+        let before = before.into_iter().map(|kind| self.entry(strand, kind, None)).collect();
+        self.journal.append_behind(before, self.entry(strand, last, credit))
     }
 
     fn entry(&self, strand: Strand, kind: Kind, credit: Credit) -> Entry {
