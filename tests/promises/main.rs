@@ -26,6 +26,7 @@ mod guest_tools;
 mod harness_calls;
 mod harness_real;
 mod harness_rows;
+mod harness_seven;
 mod harness_support;
 mod journal_killed;
 mod journal_kit;
