@@ -126,6 +126,10 @@ pub const LARGEST_MEMORY: u64 = 4 << 30;
 const SMALLEST_MEMORY: u64 = 64 << 10;
 /// Bytes of a name an agent gives: a tool's, a checkpoint's label.
 pub const NAME: usize = 1024;
+/// Bytes of a line that a program writes, its line end not counted.
+pub const PROGRAM_LINE: usize = 8 << 20;
+/// Bytes of a call that a program makes.
+pub const PROGRAM_CALL: usize = 8 << 20;
 /// The longest time: every timer is certain to hold it.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -175,7 +179,7 @@ impl Limits {
         let bytes = |n: usize| Bytes(n as u64);
         let connections = Count(crate::control::CONNECTIONS as u64);
         let request = Bytes(crate::control::REQUEST as u64);
-        let lines = vec![
+        vec![
             ("depth", count(depth), "levels of a tree below its root", "refused", Capsule("budget.depth")),
             ("deepest", count(deepest), "what a budget may say of the depth", "less is taken", Runtime),
             (
@@ -200,14 +204,13 @@ impl Limits {
             ("field", bytes(field), "of a text in a record", "kept as a blob", Runtime),
             ("body", bytes(body), "of a record's body", "the record is refused", Runtime),
             ("name", bytes(NAME), "of a tool's name or a label", "refused", Fixed),
+            ("program.line", bytes(PROGRAM_LINE), "of a line a program writes", "skipped, and noted", Fixed),
+            ("program.call", bytes(PROGRAM_CALL), "of a call a program makes", "refused", Fixed),
             ("guest.memory", Bytes(guest_memory), "of a guest", "out of memory", Capsule("limits.memory")),
             ("guest.running", Time(guest_running), "of a guest, not its waits", "trapped", Capsule("limits.running")),
             ("control.connections", connections, "to the local socket", "refused: busy", Fixed),
             ("control.request", request, "of a request to the local socket", "refused", Fixed),
-        ];
-        #[cfg(feature = "harness")]
-        let lines = lines.into_iter().chain(programs()).collect();
-        lines
+        ]
     }
 
     /// Whether they make sense together.
@@ -241,17 +244,6 @@ impl Limits {
         }
         Ok(())
     }
-}
-
-/// What holds for programs alone.
-#[cfg(feature = "harness")]
-fn programs() -> [Line; 2] {
-    use crate::harness::{call, run};
-    let (line, frame) = (Value::Bytes(run::LONGEST_LINE as u64), Value::Bytes(call::LONGEST_FRAME as u64));
-    [
-        ("program.line", line, "of a line a program writes", "cut, and noted", Set::Fixed),
-        ("program.call", frame, "of a call a program makes", "refused", Set::Fixed),
-    ]
 }
 
 #[cfg(test)]
