@@ -3,10 +3,11 @@
 
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::time::Instant;
 use treeward::harness::Identity;
 
 use crate::warden_kit::{comes_true, owned_by};
