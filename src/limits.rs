@@ -124,6 +124,12 @@ pub struct LimitsError {
 pub const LARGEST_MEMORY: u64 = 4 << 30;
 /// The smallest: one page.
 const SMALLEST_MEMORY: u64 = 64 << 10;
+/// Bytes of a name an agent gives: a tool's, a checkpoint's label.
+pub const NAME: usize = 1024;
+/// Bytes of a line that a program writes, its line end not counted.
+pub const PROGRAM_LINE: usize = 8 << 20;
+/// Bytes of a call that a program makes.
+pub const PROGRAM_CALL: usize = 8 << 20;
 /// The longest time: every timer is certain to hold it.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -197,6 +203,9 @@ impl Limits {
             ("credit", Bytes(credit.into()), "of a session, not committed yet", "its agent waits", Runtime),
             ("field", bytes(field), "of a text in a record", "kept as a blob", Runtime),
             ("body", bytes(body), "of a record's body", "the record is refused", Runtime),
+            ("name", bytes(NAME), "of a tool's name or a label", "refused", Fixed),
+            ("program.line", bytes(PROGRAM_LINE), "of a line a program writes", "skipped, and noted", Fixed),
+            ("program.call", bytes(PROGRAM_CALL), "of a call a program makes", "refused", Fixed),
             ("guest.memory", Bytes(guest_memory), "of a guest", "out of memory", Capsule("limits.memory")),
             ("guest.running", Time(guest_running), "of a guest, not its waits", "trapped", Capsule("limits.running")),
             ("control.connections", connections, "to the local socket", "refused: busy", Fixed),

@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(2);
 /// How long the metrics wait for the sessions.
 const GLANCE: Duration = Duration::from_millis(500);
+/// Between two reads of a followed tree: what a follower costs the runtime is bounded, however fast the tree grows.
+const BREATH: Duration = Duration::from_millis(50);
 /// After an accept failed: what it lacks (descriptors) may be there again.
 const PAUSE: Duration = Duration::from_millis(100);
 /// What those who follow a tree have to read its end, when the runtime ends.
@@ -275,6 +277,7 @@ impl Desk {
                 let _unread = send(to, &Answer::Over { ended }).await;
                 return;
             }
+            tokio::time::sleep(BREATH).await;
             tokio::select! { biased;
                 _ = head.changed() => {}
                 _ = closing.changed() => {}

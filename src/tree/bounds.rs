@@ -2,10 +2,7 @@
 //! way in; a native agent can ask for anything.
 
 use crate::agent::Call;
-use crate::limits::Limits;
-
-/// Bytes of a name: a tool's, a checkpoint's label.
-const NAME: usize = 1024;
+use crate::limits::{Limits, NAME};
 
 /// A call that hands over more than may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +18,7 @@ pub(super) struct TooLarge {
 pub(super) fn too_large(call: &Call, limits: &Limits) -> Option<TooLarge> {
     let whole = limits.answer_whole;
     let text = |what, bytes| (what, bytes, "limits.answer_whole", whole);
-    let name = |what, bytes| (what, bytes, "the most", NAME);
+    let name = |what, bytes| (what, bytes, "limits.name", NAME);
     let parts = match call {
         Call::Emit { text: emitted, .. } => vec![text("a text", emitted.len())],
         Call::Tool { name: tool, input, .. } => vec![name("a tool's name", tool.len()), text("an input", input.len())],

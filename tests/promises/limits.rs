@@ -327,11 +327,11 @@ async fn field() {
 #[tokio::test(start_paused = true)]
 async fn body() {
     let marks = alone(|session, _| async move {
-        session.checkpoint("a".repeat(2_000), Bytes::new()).await.map_err(|e| e.to_string())?;
+        session.checkpoint("a".repeat(1_000), Bytes::new()).await.map_err(|e| e.to_string())?;
         session.checkpoint("b".repeat(200), Bytes::new()).await.map_err(|e| e.to_string())?;
         Ok("on it went".to_owned())
     });
-    let limits = Limits { field: 1_000, body: 2_000, ..Limits::default() };
+    let limits = Limits { field: 900, body: 1_000, ..Limits::default() };
     let ran = run(limited(limits), Submission::new(marks, "x")).await;
     assert_eq!(answer(&ran), "on it went");
     let labels = ran.bodies.iter().filter(|body| body.kind.name() == "checkpoint");

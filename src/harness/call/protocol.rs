@@ -8,7 +8,7 @@ pub const SOCKET: &str = "TREEWARD_SOCKET";
 /// The variable that holds the token.
 pub const TOKEN: &str = "TREEWARD_TOKEN";
 /// How many bytes a line may have: a task of 1 MiB, every byte of it escaped.
-pub const LONGEST_FRAME: usize = 8 << 20;
+pub const LONGEST_FRAME: usize = crate::limits::PROGRAM_CALL;
 
 /// What a program asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

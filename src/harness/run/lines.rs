@@ -1,7 +1,7 @@
 //! Cuts bytes into lines, whatever the bytes are and however they come.
 
 /// How many bytes a line may have, its line end not counted.
-pub const LONGEST_LINE: usize = 8 << 20;
+pub const LONGEST_LINE: usize = crate::limits::PROGRAM_LINE;
 
 /// What came of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
