@@ -152,6 +152,9 @@ fn limits(capsule: &Summary) -> String {
         parts.push(format!("{} MiB of memory", grouped(own.memory(&defaults) >> 20)));
         parts.push(format!("{} of running", time(own.running(&defaults))));
     }
+    if let (AgentKind::Command, Some(memory)) = (capsule.agent, own.memory) {
+        parts.push(format!("{} MiB of memory", grouped(memory >> 20)));
+    }
     parts.join(", ")
 }
 

@@ -171,7 +171,9 @@ impl Guests {
         })
         .await;
         let describe = |why| ComponentError::Describe { file: file.to_owned(), why };
-        let Some(tools) = described else { return Err(describe(exit.detail().unwrap_or_default())) };
+        // Its running time is not a capsule's here.
+        let why = || exit.detail().unwrap_or_default().replace("limits.running", "limits.gate");
+        let Some(tools) = described else { return Err(describe(why())) };
         let tools = checked(tools).map_err(describe)?;
         Ok(ToolComponent { inner: self.inner().clone(), pre, tools: tools.into() })
     }

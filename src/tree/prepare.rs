@@ -101,12 +101,13 @@ async fn one(shared: &Shared, capsule: &Arc<Capsule>) -> Result<Prepared, Prepar
 #[cfg(feature = "harness")]
 async fn program(
     shared: &Shared,
-    _capsule: &Capsule,
+    capsule: &Capsule,
     command: &crate::capsule::CommandLine,
 ) -> Result<Thinker, PrepareError> {
     let mut spec = crate::harness::run::CommandSpec::new(command.clone());
     // What calls back from inside is this very program, where this very program is treeward's own.
     spec.treeward = shared.program.treeward();
+    spec.limits.memory = capsule.limits().memory;
     Ok(Thinker::Command(shared.warden().await?.clone(), Box::new(spec)))
 }
 

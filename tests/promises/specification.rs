@@ -20,7 +20,7 @@ fn promise(name: &str) -> Vec<PathBuf> {
 fn has_test(file: &Path, name: &str) -> bool {
     let Ok(source) = fs::read_to_string(file) else { return false };
     let Some((before, _)) = source.split_once(&format!("fn {name}(")) else { return false };
-    let attributes: Vec<&str> = before.lines().rev().skip(1).map(str::trim).take_while(|l| !l.ends_with('}')).collect();
+    let attributes: Vec<&str> = before.lines().rev().map(str::trim).take_while(|l| !l.ends_with('}')).collect();
     attributes.iter().any(|line| line.starts_with("#[") && line.contains("test"))
 }
 

@@ -12,7 +12,7 @@ use super::driver::Line;
 use super::options::{Act, Child, Script};
 use super::pipe::{Reader, Writer, pipe};
 use super::program::{ERRORS, MANY_BYTES, NOISE, cut_in_half, line_text};
-use crate::harness::run::{Launcher, Proc};
+use crate::harness::run::{Launcher, Proc, Streams};
 use crate::harness::{Buried, ExitStatus, Signal, SpawnError, SpawnRequest, Whom};
 use crate::tree::owned::Owned;
 
@@ -146,7 +146,7 @@ impl Proc for FakeProcess {
     type Input = DuplexStream;
     type Output = Reader;
 
-    fn streams(&mut self) -> (Option<DuplexStream>, Option<Reader>, Option<Reader>) {
+    fn streams(&mut self) -> Streams<DuplexStream, Reader> {
         match self.streams.take() {
             Some((stdin, stdout, stderr)) => (Some(stdin), Some(stdout), Some(stderr)),
             None => (None, None, None),

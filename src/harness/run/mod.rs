@@ -17,7 +17,7 @@ mod tail;
 
 pub use agent::{AgentParts, CommandSpec, agent};
 pub use lines::{LONGEST_LINE, Lines, Piece};
-pub use proc::{Launcher, Proc};
+pub use proc::{Launcher, Proc, Streams};
 pub use record::{Recorder, Recording};
 pub use running::{Launch, Parts, Report, Sink, Sinking, StopOrder, run};
 pub use stopping::{Effect, Graces, Happening, Life, Phase};

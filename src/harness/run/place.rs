@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::driver::PrivateFile;
+use crate::harness::{Identity, RunTag};
 use crate::ids::RunId;
 
 /// A directory of mode 0700 that is removed, with all that is in it, when this is dropped.
@@ -15,10 +16,11 @@ pub(super) struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Makes it below `base`, and `tmp` in it.
+    /// Makes it below `base`, and `tmp` in it. The first time in a process, those that a killed one left there go.
     pub(super) fn new(base: &Path, run: RunId) -> io::Result<Self> {
-        // Short, since a socket's path may have 107 bytes.
-        let path = base.join(format!("treeward-{}-{}", std::process::id(), &hex::encode(run.bytes())[..16]));
+        static SWEPT: std::sync::Once = std::sync::Once::new();
+        SWEPT.call_once(|| sweep(base));
+        let path = base.join(name(RunTag::new(run.bytes()).as_str()));
         DirBuilder::new().mode(0o700).create(&path)?;
         let this = Self { path };
         DirBuilder::new().mode(0o700).create(this.tmp())?;
@@ -53,6 +55,35 @@ impl RunDirectory {
     }
 }
 
+const PREFIX: &str = "treeward-";
+
+/// What a run's directory is called: who owns it, as its tag says, and the half of what tells it from others. Short, since
+/// a socket's path may have 107 bytes.
+fn name(tag: &str) -> String {
+    let owner: Vec<&str> = tag.split(':').skip(1).collect();
+    let mut name = format!("{PREFIX}{}", owner.join("-"));
+    name.truncate(name.len().saturating_sub(16));
+    name
+}
+
+/// Removes the directories of processes that are gone. Of another PID namespace nothing can be said.
+fn sweep(base: &Path) {
+    let Ok(entries) = std::fs::read_dir(base) else { return };
+    let own = name(RunTag::new([0; 16]).as_str());
+    let namespace = own.trim_start_matches(PREFIX).split('-').next().unwrap_or_default();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let [of, pid, start, _] = rest.split('-').collect::<Vec<_>>()[..] else { continue };
+        let (Ok(pid), Ok(start)) = (pid.parse::<i32>(), start.parse::<u64>()) else { continue };
+        let is_there = Identity::of(pid).is_some_and(|identity| identity.start_ticks == start);
+        if of == namespace && !is_there {
+            // What belongs to somebody else stays; a link is not followed.
+            let _theirs = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Drop for RunDirectory {
     fn drop(&mut self) {
         // What a program made unreadable in it stays: nothing of ours does.
@@ -63,6 +94,26 @@ impl Drop for RunDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_swept_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        let own = name(RunTag::new([7; 16]).as_str());
+        let mut parts: Vec<&str> = own.split('-').collect();
+        assert_eq!(parts.len(), 5, "{own}");
+        let started = (parts[3].parse::<u64>().unwrap() + 1).to_string();
+        parts[3] = &started;
+        let reused = parts.join("-");
+        parts[1] = "1";
+        let elsewhere = parts.join("-");
+        for name in [&own, &reused, &elsewhere, "treeward-cache", "treeward-1-2", "other"] {
+            std::fs::create_dir_all(base.path().join(name).join("tmp")).unwrap();
+        }
+        sweep(base.path());
+        let left = |name: &str| base.path().join(name).exists();
+        assert!(left(&own) && left(&elsewhere) && left("treeward-cache") && left("treeward-1-2") && left("other"));
+        assert!(!left(&reused), "its pid is another process's now");
+    }
 
     #[test]
     fn it_is_private_and_goes_with_its_owner() {

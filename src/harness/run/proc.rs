@@ -43,7 +43,7 @@ impl Proc for Process {
     type Input = pipe::Sender;
     type Output = pipe::Receiver;
 
-    fn streams(&mut self) -> (Option<pipe::Sender>, Option<pipe::Receiver>, Option<pipe::Receiver>) {
+    fn streams(&mut self) -> Streams<pipe::Sender, pipe::Receiver> {
         (self.stdin.take(), self.stdout.take(), self.stderr.take())
     }
 
