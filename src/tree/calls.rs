@@ -13,6 +13,7 @@ use super::delegation::StopCause;
 use super::joins::{Taken, WaitReply};
 use super::life::LifeEvent;
 use super::message::SessionMessage;
+#[cfg(feature = "guest")]
 use super::mind;
 use super::money::{Asked, Purpose};
 use super::owned::{Owned, contained, injected_panic};

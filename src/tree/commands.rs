@@ -57,7 +57,7 @@ impl Recorder for OnMain {
     }
 
     fn commit(&self, run: RunId, kind: Kind) -> Recording {
-        let committed = self.of(run).promise(Strand::Main, kind, None);
+        let committed = self.of(run).promise(Strand::Main, [], kind, None);
         Box::pin(async move { committed.await.map(drop).map_err(|error| error.to_string()) })
     }
 }

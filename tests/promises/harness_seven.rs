@@ -33,7 +33,6 @@ fn case(script: &str) -> Case {
     case_on(script, "")
 }
 
-#[expect(clippy::disallowed_methods, reason = "the command line is what is tested, from outside and by the wall clock")]
 fn case_on(script: &str, task: &str) -> Case {
     let place = tempfile::tempdir().expect("a directory");
     let manifest = format!(

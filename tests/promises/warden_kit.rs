@@ -126,6 +126,11 @@ pub fn state(pid: i32) -> Option<char> {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit_once(')')?.1.trim().chars().next()
 }
 
+/// The zombies of this machine, by pid.
+pub fn zombies() -> std::collections::BTreeSet<i32> {
+    pids().filter(|&pid| state(pid) == Some('Z')).collect()
+}
+
 /// The children of this process in that state.
 pub fn own_children(state: char) -> usize {
     let own = std::process::id().to_string();
