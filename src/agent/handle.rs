@@ -132,6 +132,7 @@ impl Session {
     }
 
     /// The same for delegations known by their indices only, whose holder lives elsewhere.
+    #[cfg(feature = "harness")]
     pub(crate) async fn wait_among(
         &self,
         among: Vec<u32>,
@@ -141,11 +142,13 @@ impl Session {
     }
 
     /// Where the delegation of that index stands.
+    #[cfg(feature = "harness")]
     pub(crate) async fn status_of(&self, index: u32) -> Result<Status, CallError> {
         Ok(self.ask_session(0, |reply| Call::Status { index, reply }).await??)
     }
 
     /// Stops the delegation of that index.
+    #[cfg(feature = "harness")]
     pub(crate) async fn cancel(&self, index: u32, reason: String) -> Result<(), Gone> {
         self.send(reason.len(), Call::Cancel { index, reason }).await
     }
@@ -202,6 +205,7 @@ impl Delegation {
     }
 
     /// Leaves it to the session: it is not cancelled when nobody holds it, but when the session ends.
+    #[cfg(feature = "harness")]
     pub(crate) fn leave(mut self) -> u32 {
         self.over = true;
         self.index

@@ -28,6 +28,10 @@ pub(crate) struct Shared {
     /// How long the gate takes to decide.
     pub(crate) gate_took: Histogram,
     /// The environment variables a capsule can be granted.
+    #[cfg_attr(
+        not(any(feature = "guest", feature = "harness")),
+        expect(dead_code, reason = "only these lend variables")
+    )]
     pub(crate) variables: BTreeMap<String, String>,
     /// Where compiled components are kept, where that was said.
     #[cfg(feature = "guest")]

@@ -36,6 +36,7 @@ mod session;
 mod store_faults;
 mod vigil;
 
+#[cfg(feature = "harness")]
 pub(crate) use report::bounded;
 
 pub use look::{Doing, SessionView, Sessions, Standing};
