@@ -131,7 +131,11 @@ impl Meter {
             });
             match done.await {
                 Some(result) => return result,
-                None => turn = Some(turns.next(lane).await),
+                None => {
+                    // Back to the scheduler first: a turn that is free at once would leave it no moment to end the task.
+                    tokio::task::yield_now().await;
+                    turn = Some(turns.next(lane).await);
+                }
             }
         }
     }
