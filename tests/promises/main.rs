@@ -14,6 +14,7 @@ mod control_sessions;
 mod control_socket;
 mod control_support;
 mod exactly_one_ending;
+mod examples_run;
 mod guest_bad_components;
 mod guest_cache;
 mod guest_confined;
