@@ -1,5 +1,6 @@
 //! Every promise of treeward, one file each, in one binary.
 
+mod an_answer_of_a_gigabyte;
 mod architecture;
 mod bad_manifests;
 mod cli_answers;
