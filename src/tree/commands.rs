@@ -73,13 +73,7 @@ pub(super) fn run(
     faults: RunFaults,
 ) -> impl Future<Output = Outcome> + Send + 'static {
     let shared = &seed.shared;
-    let scribe = Scribe {
-        journal: shared.journal.clone(),
-        tree: seed.tree.id,
-        path: seed.path.clone(),
-        attempt: seed.attempt,
-        ids: seed.ids,
-    };
+    let scribe = seed.scribe();
     let parts = AgentParts {
         spec,
         session,

@@ -53,6 +53,19 @@ pub(crate) struct SessionSeed {
     pub(crate) pulse: Pulse,
 }
 
+impl SessionSeed {
+    /// What appends this attempt's records.
+    pub(crate) fn scribe(&self) -> Scribe {
+        Scribe {
+            journal: self.shared.journal.clone(),
+            tree: self.tree.id,
+            path: self.path.clone(),
+            attempt: self.attempt,
+            ids: self.ids,
+        }
+    }
+}
+
 /// Starts the actor of a session, linked to its supervisor. It does nothing before [`SessionMessage::Begin`].
 pub(crate) async fn spawn(seed: SessionSeed, supervisor: ActorCell) -> Result<ActorRef<SessionMessage>, SpawnErr> {
     // Boxed: a session's handler starts sessions.
@@ -148,13 +161,7 @@ impl Actor for SessionActor {
 impl State {
     fn new(me: ActorRef<SessionMessage>, seed: SessionSeed) -> Self {
         let shared = &seed.shared;
-        let scribe = Scribe {
-            journal: shared.journal.clone(),
-            tree: seed.tree.id,
-            path: seed.path.clone(),
-            attempt: seed.attempt,
-            ids: seed.ids,
-        };
+        let scribe = seed.scribe();
         let capsule = &seed.prepared.capsule;
         let width = capsule.limits().live_children.unwrap_or(shared.limits.live_children);
         let children = Children::new(
